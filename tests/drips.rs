@@ -792,8 +792,8 @@ fn little_is_taken_during(action: &str) {
     println!("{action}: {sent} bytes were taken");
 }
 
-/// Number of tunnel clients, and the bytes that each tries to send: those that fill the sockets, and those that
-/// drip. These take up to 40 ms for each ten, since the kernel delays what acknowledges them.
+/// Number of tunnel clients, and the bytes that each tries to send: those that fill the sockets, and those
+/// that drip. These take up to 40 ms for each ten, since the kernel delays what acknowledges them.
 const TUNNELS: (usize, (usize, usize)) = (40, (6000, 2000));
 
 /// A client that cannot send for so long is stuck: everything that fits was accepted.

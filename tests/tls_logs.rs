@@ -103,6 +103,25 @@ impl Lines {
     }
 }
 
+/// Starts a program of one lane whose frontend logs to this server of a ring, or of a backend in `mode log`.
+fn logging(is_ring: bool, global: &str, server: &str, web: &TcpListener) -> Manylane {
+    let (ring, backend) = match is_ring {
+        true => (format!("ring r\n timeout connect 20s\n timeout server 20s\n {server}\n"), String::new()),
+        false => (String::new(), format!("backend r\n mode log\n {server}\n")),
+    };
+    Manylane::start(&format!(
+        "global\n{global}{ring}{ONE_LANE} mode http\n{backend}frontend f\n bind {}\n log {}@r format raw \
+         local0\n log-format \"%HP\"\n http-request return status 200\n",
+        fd(web),
+        if is_ring { "ring" } else { "backend" },
+    ))
+}
+
+/// The line of `global` that makes a console hear what the program reports.
+fn to_console(console: &Syslog) -> String {
+    format!(" log {} format raw local0\n", console.address())
+}
+
 /// Requests a path of a frontend at a unix socket.
 fn get(socket: &Path, path: &str) {
     let mut client = UnixStream::connect(format!("{}.f", socket.display())).unwrap();
@@ -236,17 +255,7 @@ fn a_server_of_lines_that_is_not_trusted_gets_none_and_is_reported() {
         let console = Syslog::new();
         let (web, address) = listener();
         let server = format!("server s {} ssl ca-file {}", collector.address(), other.file().display());
-        let (ring, backend) = match is_ring {
-            true => (format!("ring r\n timeout connect 5s\n timeout server 5s\n {server}\n"), String::new()),
-            false => (String::new(), format!("backend r\n mode log\n {server}\n")),
-        };
-        let _program = Manylane::start(&format!(
-            "global\n nbthread 1\n log {} format raw local0\n{ring}{DEFAULTS} mode http\n{backend}frontend \
-             f\n bind {}\n log {}@r format raw local0\n http-request return status 200\n",
-            console.address(),
-            fd(&web),
-            if is_ring { "ring" } else { "backend" },
-        ));
+        let _program = logging(is_ring, &to_console(&console), &server, &web);
         let mut client = connect(address);
         write!(client, "GET / HTTP/1.0\r\n\r\n").unwrap();
         assert!(read_all(&mut client).contains(" 200 "));
@@ -259,8 +268,8 @@ fn a_server_of_lines_that_is_not_trusted_gets_none_and_is_reported() {
     }
 }
 
-/// Servers get the certificate of `crt`. One that refuses it gets no line, and the refusal is reported, though
-/// with TLS 1.3 it comes behind the handshake.
+/// Servers get the certificate of `crt`. One that refuses it gets no line, and the refusal is reported,
+/// though with TLS 1.3 it comes behind the handshake.
 #[test]
 fn servers_of_lines_verify_the_certificate_of_this_side() {
     let (authority, other) = (Authority::new(), Authority::new());
@@ -274,19 +283,7 @@ fn servers_of_lines_verify_the_certificate_of_this_side() {
             let (web, to) = listener();
             let crt = certificate.display();
             let server = format!("server s {} ssl verify none crt {crt}", collector.address());
-            let (ring, backend) = match is_ring {
-                true => {
-                    (format!("ring r\n timeout connect 20s\n timeout server 20s\n {server}\n"), String::new())
-                }
-                false => (String::new(), format!("backend r\n mode log\n {server}\n")),
-            };
-            let _program = Manylane::start(&format!(
-                "global\n log {} format raw local0\n{ring}{DEFAULTS} mode http\n{backend}frontend f\n bind {}\n \
-                 log {}@r format raw local0\n log-format \"%HP\"\n http-request return status 200\n",
-                console.address(),
-                fd(&web),
-                if is_ring { "ring" } else { "backend" },
-            ));
+            let _program = logging(is_ring, &to_console(&console), &server, &web);
             common::get(to, "/line");
             let mut lines = collector.accept();
             if certificate == &own {
@@ -308,18 +305,8 @@ fn a_server_of_lines_that_does_not_shake_hands_is_reported() {
     for is_ring in [true, false] {
         let console = Syslog::new();
         let (web, to) = listener();
-        let server = format!("timeout connect 200ms\n server s {address} ssl verify none");
-        let (ring, backend) = match is_ring {
-            true => (format!("ring r\n timeout server 5s\n {server}\n"), String::new()),
-            false => (String::new(), format!("backend r\n mode log\n {server}\n")),
-        };
-        let _program = Manylane::start(&format!(
-            "global\n nbthread 1\n log {} format raw local0\n{ring}{DEFAULTS} mode http\n{backend}frontend \
-             f\n bind {}\n log {}@r format raw local0\n http-request return status 200\n",
-            console.address(),
-            fd(&web),
-            if is_ring { "ring" } else { "backend" },
-        ));
+        let server = format!("server s {address} ssl verify none\n timeout connect 200ms");
+        let _program = logging(is_ring, &to_console(&console), &server, &web);
         common::get(to, "/");
         let line = console.wait("SSL handshake failure");
         assert_eq!(
@@ -338,17 +325,7 @@ fn a_server_of_lines_that_writes_takes_no_memory() {
     for is_ring in [true, false] {
         let (web, to) = listener();
         let server = format!("server s {} ssl verify none log-proto octet-count", collector.address());
-        let (ring, backend) = match is_ring {
-            true => (format!("ring r\n timeout connect 5s\n timeout server 20s\n {server}\n"), String::new()),
-            false => (String::new(), format!("backend r\n mode log\n {server}\n")),
-        };
-        let program = Manylane::start(&format!(
-            "{ring}{DEFAULTS} mode http\n{backend}frontend f\n bind {}\n log {}@r \
-             format raw local0\n log-format \"%HP\"\n http-request return status 200\n",
-            fd(&web),
-            if is_ring { "ring" } else { "backend" },
-        ));
-        // Of one client, since each lane has a connection to a server in 'mode log'.
+        let program = logging(is_ring, "", &server, &web);
         let mut client = connect(to);
         let mut served = BufReader::new(client.try_clone().unwrap()).lines();
         let mut get = |path: &str| {

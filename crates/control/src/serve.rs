@@ -304,7 +304,7 @@ fn start(control: &Rc<Control>, guard: Option<ClientGuard>, io: &Io, incoming: I
         let (connection, _guard) = match &terms.tls {
             None => (connection, guard),
             Some(context) => {
-                let place = HandshakeGuard::enter(&control);
+                let handshake = HandshakeGuard::enter(&control);
                 let mut entered = None;
                 let entering = async {
                     let Some(connection) = encrypted(&control, connection, here, context).await else {
@@ -312,7 +312,7 @@ fn start(control: &Rc<Control>, guard: Option<ClientGuard>, io: &Io, incoming: I
                     };
                     entered = Some((connection, Some(ClientGuard::enter(&control).await)));
                 };
-                place.closed.or(entering).await;
+                handshake.closed.or(entering).await;
                 let Some(entered) = entered else { return };
                 entered
             }

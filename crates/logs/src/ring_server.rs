@@ -5,8 +5,8 @@
 //!    ring overwrites them.
 //! 2. A part that was read is kept until the kernel has taken it. After a connection breaks, the next one
 //!    begins with the first line that was not taken as a whole. Lines that the kernel took and the server did
-//!    not read are lost with the connection, since the protocol has no acknowledgements. Within TLS, lines are
-//!    taken in pieces of 16 KiB: those of the last piece may come twice.
+//!    not read are lost with the connection, since the protocol has no acknowledgements. Within TLS, lines
+//!    are taken in pieces of 16 KiB: those of the last piece may come twice.
 //! 3. The first lane to [start](RingServer::start) the server runs its task, until it is
 //!    [closed](RingServer::close) or the lane ends. Generations share a server of the same ring at the same
 //!    address, so it continues where it was.

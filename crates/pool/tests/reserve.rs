@@ -157,7 +157,7 @@ fn looking_makes_nothing_short(pool: &BytePool) {
             pool.alloc().is_ok() && !reserve::is_short()
         });
         looks.store(false, Ordering::Relaxed);
-        looking.join().unwrap(); // ThreadSanitizer sees this, and not how a scope waits
+        looking.join().expect("it does not panic"); // ThreadSanitizer sees this, and not how a scope waits
         assert!(fine);
     });
 }

@@ -35,7 +35,7 @@ pub(super) fn log(call: &mut Call<'_, '_>) {
 pub(super) fn show_sockets(call: &mut Call<'_, '_>) {
     call.reply.put("# socket lvl processes\n");
     for number in 0..call.control.sockets().len() {
-        let socket = call.control.line(&call.generation, number);
+        let socket = call.control.line(call.generation, number);
         let family = match &socket.listener.endpoint {
             Endpoint::Ip(address) if address.is_ipv4() => "ipv4@",
             Endpoint::Ip(_) => "ipv6@",
