@@ -429,6 +429,50 @@ fn a_server_that_makes_too_many_glitches_is_ended() {
 }
 
 #[test]
+fn show_errors_has_the_last_frame_that_broke_a_rule() {
+    let server = origin(|stream| {
+        let mut server = Raw::server(stream, &[]);
+        while let Some(frame) = server.next() {
+            if frame.kind == HEADERS {
+                let block = [b"\x88".to_vec(), field("Upper", "b")].concat();
+                server.send(&[self::frame(HEADERS, END_HEADERS | END_STREAM, frame.stream, &block)]);
+            }
+        }
+    });
+    let running = start("", "", &format!(" retries 0\n server s {server} proto h2\n"));
+    let shows = |parts: &[&str]| {
+        let text = common::watch::ask(&running.cli, "show errors");
+        parts.iter().for_each(|part| assert!(text.contains(part), "{part} is not in {text}"));
+    };
+    let mut client = Raw::client(running.address);
+    client.send(&[get(1, "/")]);
+    assert!(client.body(1).contains("502 Bad Gateway"));
+    shows(&[
+        "Total events captured on [",
+        "] : 1\n",
+        "] backend b (#3): invalid response\n  frontend <NONE> (#-1), server s (#1), event #0\n  len 10, \
+         frame HEADERS with flags 0x05 of stream 1: a field's name has letters in upper case\n",
+        "  00000  \\x88\\x00\\x05Upper\\x01b\n",
+    ]);
+    // An error of a stream, and then one of the connection.
+    client.send(&[bad(3)]);
+    client.of(RST_STREAM);
+    shows(&[
+        "] frontend f (#2): invalid request\n  backend <NONE> (#-1), server <NONE> (#-1), event #0, src \
+         127.0.0.1:",
+        "frame HEADERS with flags 0x05 of stream 3: a field's name has letters in upper case\n",
+        "Upper\\x01b\n",
+    ]);
+    client.send(&[frame(PING, 0, 0, b"7 bytes")]);
+    client.rest();
+    shows(&[
+        "] : 3\n",
+        "len 7, frame PING with flags 0x00 of stream 0: a frame has a size that its kind cannot have\n",
+        "  00000  7 bytes\n",
+    ]);
+}
+
+#[test]
 fn frames_and_resets_of_one_turn_are_bounded_and_all_are_handled() {
     let global = " tune.h2.fe.max-frames-at-once 1\n tune.h2.be.max-frames-at-once 1\n \
                   tune.h2.fe.max-rst-at-once 1\n";

@@ -1,7 +1,6 @@
 //! Errors: the codes of RFC 9113, and each problem with its code and a sentence.
 
 use crate::hpack;
-use crate::stream_id::StreamId;
 use std::fmt;
 
 /// An error code (RFC 9113, 7) in RST_STREAM and GOAWAY.
@@ -212,8 +211,8 @@ impl std::error::Error for ConnectionError {}
 pub(crate) enum Fault {
     /// Ends the connection.
     Connection(Problem),
-    /// Ends the stream.
-    Stream(StreamId, Problem),
+    /// Ends the stream of the frame.
+    Stream(Problem),
 }
 
 impl<P: Into<Problem>> From<P> for Fault {

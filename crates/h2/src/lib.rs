@@ -12,6 +12,7 @@ pub mod hpack;
 mod limits;
 mod scratch;
 mod stream_id;
+mod violation;
 
 pub use conn::{Connection, KeyedHasher, PREFACE, Role, Sent, StreamHashBuilder, StreamMap};
 pub use counts::Counts;
@@ -25,3 +26,4 @@ pub use limits::{
     RESETS_PER_SECOND, UPDATES_EARNED,
 };
 pub use stream_id::StreamId;
+pub use violation::{MAX_KEPT, Violation};

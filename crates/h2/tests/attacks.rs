@@ -7,8 +7,8 @@ mod support;
 use manylane_buf::Chain;
 use manylane_h2::{
     CHEAP_BURST, CHEAP_PER_SECOND, Config, Connection, ConnectionError, Counts, DEFAULT_WINDOW, Event,
-    Glitch, LATE_FRAMES, MAX_ANSWERS, MAX_CONTINUATIONS, MAX_LATE_FRAMES, MAX_OUTPUT, MAX_REMEMBERED,
-    OUTPUT_ROOM, PREFACE, Problem, RESET_BURST, RESETS_PER_SECOND, Reason,
+    Glitch, LATE_FRAMES, MAX_ANSWERS, MAX_CONTINUATIONS, MAX_KEPT, MAX_LATE_FRAMES, MAX_OUTPUT,
+    MAX_REMEMBERED, OUTPUT_ROOM, PREFACE, Problem, RESET_BURST, RESETS_PER_SECOND, Reason, Violation,
 };
 use manylane_http::{Head, Version};
 use std::time::Duration;
@@ -305,6 +305,49 @@ fn streams_that_the_peer_has_reset_count_as_resets_of_a_turn() {
     end.connection.begin_turn();
     assert_eq!(end.feed(&[]).expect("allowed").len(), 2);
     assert!(end.input.is_empty() && !end.connection.has_reset_enough());
+}
+
+#[test]
+fn the_last_frame_that_broke_a_rule_is_kept_until_it_is_taken() {
+    let mut end = End::server(Config::default());
+    let of = |end: &mut End| {
+        let Violation { problem, frame, flags, stream, len, bytes } = *end.connection.take_violation()?;
+        assert!(end.connection.take_violation().is_none());
+        Some((problem, frame, flags, stream, len, bytes))
+    };
+    end.feed(&get(1)).expect("allowed");
+    assert!(of(&mut end).is_none());
+    // A header block in two frames is one; that of the other stream came before.
+    let bad = block(&[("X", "y")]);
+    let (first, second) = bad.split_at(3);
+    let frames = [
+        frame(HEADERS, END_STREAM | END_HEADERS, 3, &bad),
+        frame(HEADERS, END_STREAM, 5, first),
+        frame(CONTINUATION, END_HEADERS, 5, second),
+    ];
+    end.feed(&frames.concat()).expect("of streams");
+    let kept = of(&mut end);
+    assert_eq!(kept, Some((Problem::UpperCase, "HEADERS", 5, 5, bad.len(), bad.clone())));
+    end.feed(&frame(DATA, END_STREAM, 1, b"abc")).expect("of a stream");
+    assert_eq!(of(&mut end), Some((Problem::ClosedStream, "DATA", 1, 1, 3, vec![])));
+    end.feed(&get(7)).expect("allowed");
+    end.feed(&frame(WINDOW_UPDATE, 0, 7, &[0; 4])).expect("of a stream");
+    assert_eq!(of(&mut end), Some((Problem::ZeroUpdate, "WINDOW_UPDATE", 0, 7, 4, vec![0; 4])));
+    end.feed(&frame(PING, 9, 0, b"7 bytes")).expect_err("of the connection");
+    assert_eq!(of(&mut end), Some((Problem::FrameSize, "PING", 9, 0, 7, b"7 bytes".to_vec())));
+
+    // Of a frame that is refused by its header, nothing is read.
+    let mut end = End::server(Config::default());
+    end.feed(&frame(HEADERS, END_STREAM, 1, first)).expect("a part");
+    end.feed(&frame(PING, 0, 0, &[1; 8])).expect_err("amid a header block");
+    assert_eq!(of(&mut end), Some((Problem::Interrupted, "PING", 0, 0, 8, vec![])));
+    // Only so much of a large one is kept.
+    let mut end = End::server(Config { head: 3 * MAX_KEPT, ..Config::default() });
+    let large = vec![0xff; MAX_KEPT];
+    let frames = [frame(HEADERS, 0, 1, &large), frame(CONTINUATION, END_HEADERS, 1, &large)];
+    end.feed(&frames.concat()).expect_err("it cannot be decompressed");
+    let (problem, .., len, bytes) = of(&mut end).expect("kept");
+    assert_eq!((problem, len, bytes.len()), (Problem::Compression, 2 * MAX_KEPT, MAX_KEPT));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 use manylane_buf::Chain;
 use manylane_expr::Timestamp;
 use manylane_h1::{Problem, Relaxed};
+use manylane_mux::h2::Violation;
 use manylane_stats::Tally;
 use manylane_sync::atomic::{AtomicBool, Ordering};
 use manylane_sync::{LockClass, Mutex, PerLane};
@@ -27,8 +28,10 @@ pub struct Invalid {
     pub bytes: Box<[u8]>,
     /// Number of received bytes; all of them are kept up to [`MOST_KEPT`].
     pub received: usize,
-    /// Position of the first invalid byte.
+    /// Position of the first invalid byte, 0 in HTTP/2.
     pub position: usize,
+    /// The frame that was invalid, in HTTP/2; the bytes are its payload.
+    pub frame: Option<Frame>,
     /// The violation.
     pub why: &'static str,
     /// Address of the client.
@@ -38,6 +41,17 @@ pub struct Invalid {
     pub other: Option<(Box<str>, u32)>,
     /// Name and number of the server, for a response.
     pub server: Option<(Box<str>, u32)>,
+}
+
+/// A frame of HTTP/2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Name of its kind in RFC 9113.
+    pub name: &'static str,
+    /// Its flags.
+    pub flags: u8,
+    /// Number of its stream, 0 for the connection.
+    pub stream: u32,
 }
 
 /// A violation, before its proxy and server are known.
@@ -110,12 +124,37 @@ impl InvalidMessages {
             bytes: found.bytes.clone(),
             received: found.received,
             position: found.error.position,
+            frame: None,
             why: found.error.problem.sentence(),
             source,
             other: None,
             server: None,
         };
         of(&mut invalid);
+        self.put(invalid, |kept| &mut kept.refused);
+    }
+
+    /// Keeps a frame of HTTP/2 that was refused, in place of the message before.
+    #[cold]
+    pub fn keep_frame(
+        &self,
+        violation: Violation,
+        source: Option<SocketAddr>,
+        server: Option<(Box<str>, u32)>,
+    ) {
+        let Violation { problem, frame: name, flags, stream, len, bytes } = violation;
+        let invalid = Invalid {
+            date: crate::clock::now(),
+            number: 0,
+            bytes: bytes.into(),
+            received: len,
+            position: 0,
+            frame: Some(Frame { name, flags, stream }),
+            why: problem.sentence(),
+            source,
+            other: None,
+            server,
+        };
         self.put(invalid, |kept| &mut kept.refused);
     }
 
@@ -136,6 +175,7 @@ impl InvalidMessages {
             bytes: relaxed.received[..relaxed.received.len().min(MOST_KEPT)].into(),
             received: relaxed.received.len(),
             position: relaxed.error.position,
+            frame: None,
             why: problem.sentence(),
             source,
             other: None,

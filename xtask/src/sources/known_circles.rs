@@ -67,8 +67,8 @@ pub(super) const KNOWN: &[Known] = &[
     ),
     known(
         "manylane-h2",
-        &["conn", "event", "frame", "head", "limits"],
-        "one state machine, and the bounds of its parts",
+        &["conn", "event", "frame", "head", "limits", "violation"],
+        "one state machine, the bounds of its parts, and what broke them",
     ),
     known(
         "manylane-io",

@@ -3,7 +3,7 @@
 use super::Call;
 use crate::reply::ReplyError;
 use manylane_expr::{Civil, Timestamp, Zone};
-use manylane_plan::invalid::{Invalid, InvalidMessages};
+use manylane_plan::invalid::{Frame, Invalid, InvalidMessages};
 use std::fmt::Write;
 
 /// Most characters of a line, after its position.
@@ -137,18 +137,27 @@ fn one(call: &mut Call<'_, '_>, head: &str, invalid: &Invalid, other: &str, acce
         Some((name, id)) => format!("{name} (#{id})"),
         None => "<NONE> (#-1)".to_owned(),
     };
-    let source = invalid.source.map_or("unix".to_owned(), |source| source.to_string());
+    let source = match (invalid.source, &invalid.server) {
+        (Some(source), _) => format!(", src {source}"),
+        // Clients share connections of HTTP/2 to servers.
+        (None, Some(_)) if invalid.frame.is_some() => String::new(),
+        (None, _) => ", src unix".to_owned(),
+    };
+    let position = match invalid.frame {
+        Some(Frame { name, flags, stream }) => {
+            format!("frame {name} with flags {flags:#04x} of stream {stream}")
+        }
+        None => format!("error at position {}", invalid.position),
+    };
     let zone = &call.generation.zone;
     let _ = write!(
         call.reply,
-        " \n[{}] {head}\n  {other} {}, server {}, event #{}, src {source}\n  len {}, error at position {}: \
-            {}{}\n  \n",
+        " \n[{}] {head}\n  {other} {}, server {}, event #{}{source}\n  len {}, {position}: {}{}\n  \n",
         date(invalid.date, zone),
         named(&invalid.other),
         named(&invalid.server),
         invalid.number,
         invalid.received,
-        invalid.position,
         invalid.why,
         if accepted { " (accepted)" } else { "" },
     );

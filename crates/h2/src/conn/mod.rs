@@ -37,6 +37,7 @@ use crate::limits::{
     MAX_ANSWERS, MAX_LATE_FRAMES, MAX_REMEMBERED, RESET_BURST, RESETS_PER_SECOND,
 };
 use crate::stream_id::StreamId;
+use crate::violation::{At, Violation};
 use flow::{ReceiveWindow, SendWindow};
 use manylane_buf::Chain;
 use receive::{Block, Reading};
@@ -127,6 +128,8 @@ pub struct Connection {
     resets: Allowance,
     cheap: Allowance,
     counts: Counts,
+    /// The last rule that the peer broke and that was not taken.
+    violation: Option<Box<Violation>>,
     turn: Turn,
 }
 
@@ -215,6 +218,7 @@ impl Connection {
             resets: Allowance::new(resets, RESETS_PER_SECOND, now),
             cheap: Allowance::new(CHEAP_BURST, CHEAP_PER_SECOND, now),
             counts: Counts::default(),
+            violation: None,
             turn: Turn::default(),
         }
     }
@@ -267,6 +271,11 @@ impl Connection {
     /// Returns the counts since the last call.
     pub fn take_counts(&mut self) -> Counts {
         std::mem::take(&mut self.counts)
+    }
+
+    /// Returns the last rule that the peer broke since the last call. [`Counts`] tell whether there is one.
+    pub fn take_violation(&mut self) -> Option<Box<Violation>> {
+        self.violation.take()
     }
 
     /// Returns whether this turn has handled as many frames or resets as it may ([`Config::frames_at_once`],
@@ -470,7 +479,9 @@ impl Connection {
     }
 
     /// Resets a stream for a rule that the peer broke; the connection goes on.
-    fn stream_error(&mut self, now: Duration, stream: StreamId, problem: Problem) -> Result<(), Problem> {
+    fn stream_error(&mut self, now: Duration, at: At<'_>, problem: Problem) -> Result<(), Problem> {
+        let stream = at.header.stream;
+        self.blame(at, problem);
         self.counts.stream_errors += 1;
         self.answer(&rst_stream::frame(stream, problem.reason()))?;
         self.counts.rst_stream_sent += 1;
@@ -615,11 +626,20 @@ impl Connection {
     }
 
     /// Handles a fault: resets the stream at fault, or returns the problem of the connection.
-    fn act_on(&mut self, now: Duration, fault: Fault) -> Result<(), Problem> {
+    fn act_on(&mut self, now: Duration, at: At<'_>, fault: Fault) -> Result<(), Problem> {
         match fault {
             Fault::Connection(problem) => Err(problem),
-            Fault::Stream(stream, problem) => self.stream_error(now, stream, problem),
+            Fault::Stream(problem) => self.stream_error(now, at, problem),
         }
+    }
+
+    /// Keeps what broke a rule, in place of what was kept before, and returns the problem.
+    #[cold]
+    fn blame(&mut self, at: At<'_>, problem: Problem) -> Problem {
+        if problem.is_of_peer() {
+            self.violation = Some(Box::new(at.violation(problem)));
+        }
+        problem
     }
 }
 

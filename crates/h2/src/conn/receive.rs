@@ -13,6 +13,7 @@ use crate::head::{Collector, Expected};
 use crate::limits::{DATA_PART, MAX_CONTINUATIONS, MAX_OUTPUT};
 use crate::scratch;
 use crate::stream_id::StreamId;
+use crate::violation::At;
 use manylane_buf::Chain;
 use manylane_http::Method;
 use std::time::Duration;
@@ -54,6 +55,27 @@ pub(super) struct Block {
     /// Number of frames behind the first.
     continuations: u32,
     depends_on_itself: bool,
+}
+
+impl Block {
+    fn begin(header: &Header, payload: Chain) -> Result<Self, Problem> {
+        let stream = header.of_stream()?;
+        let headers = headers::Headers::read(header, payload)?;
+        Ok(Self {
+            stream,
+            bytes: headers.block,
+            end: header.has(END_STREAM),
+            continuations: 0,
+            depends_on_itself: headers.depends_on == Some(stream),
+        })
+    }
+
+    /// Returns the block as a frame, for reports.
+    fn at(&self) -> At<'_> {
+        let flags = END_HEADERS | if self.end { END_STREAM } else { 0 };
+        let (len, kind, stream) = (self.bytes.len(), Kind::Headers, self.stream);
+        At::new(Header { len, kind, flags, stream }, &self.bytes)
+    }
 }
 
 /// Treatment of a frame whose stream does not exist.
@@ -120,6 +142,38 @@ impl Connection {
         let mut cursor = input.cursor();
         let Ok(bytes) = cursor.read_array::<HEADER>() else { return Ok(false) };
         let header = Header::read(bytes);
+        let needed = match self.admit(&header) {
+            Ok(needed) => needed,
+            Err(problem) => return Err(self.blame(header.into(), problem)),
+        };
+        if cursor.remaining() < needed {
+            return Ok(false);
+        }
+        input.trim_front(HEADER).map_err(|_| Problem::NoMemory)?;
+        self.turn.frames += 1;
+        if header.kind == Kind::Data {
+            self.data(now, header, input).map_err(|problem| self.blame(header.into(), problem))?;
+            self.counts.data += 1;
+            return Ok(true);
+        }
+        self.count_frame(header.kind);
+        let payload = input.split_to(needed)?;
+        let rest = header.len - needed;
+        self.reading = if rest > 0 { Reading::Skip(rest) } else { Reading::Frame };
+        match header.kind {
+            Kind::Headers => self.headers(now, &header, payload)?,
+            Kind::Continuation => self.continuation(now, &header, payload)?,
+            _ => self
+                .other(now, &header, &payload)
+                .map_err(|problem| self.blame(At::new(header, &payload), problem))?,
+        }
+        Ok(true)
+    }
+
+    /// Decides by its header whether to read a frame. Returns the number of payload bytes to wait for: a
+    /// frame whose payload is not read as a whole needs fewer.
+    #[inline(always)]
+    fn admit(&self, header: &Header) -> Result<usize, Problem> {
         if !self.settled && (header.kind != Kind::Settings || header.has(frame::ACK)) {
             return Err(Problem::NoSettings);
         }
@@ -131,10 +185,8 @@ impl Connection {
         {
             return Err(Problem::Interrupted);
         }
-        // Number of payload bytes to wait for: a frame whose payload is not read as a whole, or that is
-        // refused by its header, needs fewer.
-        let needed = match header.kind {
-            Kind::Data if frame::data::is_padded(&header) => {
+        Ok(match header.kind {
+            Kind::Data if frame::data::is_padded(header) => {
                 if header.len == 0 {
                     return Err(Problem::FrameSize);
                 }
@@ -150,50 +202,38 @@ impl Connection {
                 header.len
             }
             Kind::Settings => {
-                settings::is_ack(&header)?;
+                settings::is_ack(header)?;
                 header.len
             }
             Kind::Ping | Kind::RstStream | Kind::Priority | Kind::WindowUpdate => header.len.min(9),
-        };
-        if cursor.remaining() < needed {
-            return Ok(false);
-        }
-        input.trim_front(HEADER).map_err(|_| Problem::NoMemory)?;
-        self.turn.frames += 1;
-        if header.kind == Kind::Data {
-            self.data(now, header, input)?;
-            self.counts.data += 1;
-            return Ok(true);
-        }
-        self.count_frame(header.kind);
-        let payload = input.split_to(needed)?;
-        let rest = header.len - needed;
-        self.reading = if rest > 0 { Reading::Skip(rest) } else { Reading::Frame };
+        })
+    }
+
+    /// Handles a frame without data and without a part of a header block.
+    #[inline(always)]
+    fn other(&mut self, now: Duration, header: &Header, payload: &Chain) -> Result<(), Problem> {
         match header.kind {
-            Kind::Data => {}
-            Kind::Headers => self.headers(now, &header, payload)?,
-            Kind::Continuation => self.continuation(now, &header, payload)?,
-            Kind::Priority => self.priority(now, &header, &payload)?,
-            Kind::RstStream => self.rst_stream(now, &header, &payload)?,
-            Kind::Settings => self.settings(now, &header, &payload)?,
-            Kind::PushPromise => return Err(push_promise::PROBLEM),
+            Kind::Data | Kind::Headers | Kind::Continuation => Ok(()),
+            Kind::Priority => self.priority(now, header, payload),
+            Kind::RstStream => self.rst_stream(now, header, payload),
+            Kind::Settings => self.settings(now, header, payload),
+            Kind::PushPromise => Err(push_promise::PROBLEM),
             Kind::Ping => {
-                let (ack, bytes) = ping::read(&header, &payload)?;
-                if ack { self.pong(now, bytes)? } else { self.pinged(now, bytes)? }
+                let (ack, bytes) = ping::read(header, payload)?;
+                if ack { self.pong(now, bytes) } else { self.pinged(now, bytes) }
             }
             Kind::Goaway => {
-                let (last, reason) = goaway::read(&header, &payload)?;
+                let (last, reason) = goaway::read(header, payload)?;
                 self.cheap_frame(now)?;
-                self.goaway(last, reason)?;
+                self.goaway(last, reason)
             }
-            Kind::WindowUpdate => self.window_update(now, &header, &payload)?,
+            Kind::WindowUpdate => self.window_update(now, header, payload),
             Kind::PriorityUpdate => {
-                priority_update::check(&header, self.role)?;
-                self.cheap_frame(now)?;
+                priority_update::check(header, self.role)?;
+                self.cheap_frame(now)
             }
-            Kind::Unknown => self.cheap_frame(now)?,
+            Kind::Unknown => self.cheap_frame(now),
         }
-        Ok(true)
     }
 
     /// Counts a frame that came, of any kind but DATA.
@@ -262,7 +302,7 @@ impl Connection {
         let admitted = match self.admit_data(now, stream, header.len, data, end) {
             Ok(admitted) => admitted,
             Err(fault) => {
-                self.act_on(now, fault)?;
+                self.act_on(now, header.into(), fault)?;
                 false
             }
         };
@@ -299,7 +339,7 @@ impl Connection {
                 }
             };
         };
-        let fault = |problem| Err(Fault::Stream(id, problem));
+        let fault = |problem| Err(Fault::Stream(problem));
         match stream.receive {
             Side::Head => return fault(Problem::DataBeforeHead),
             Side::Done => return fault(Problem::ClosedStream),
@@ -383,14 +423,9 @@ impl Connection {
     // -- heads
 
     fn headers(&mut self, now: Duration, header: &Header, payload: Chain) -> Result<(), Problem> {
-        let stream = header.of_stream()?;
-        let headers = headers::Headers::read(header, payload)?;
-        let block = Block {
-            stream,
-            bytes: headers.block,
-            end: header.has(END_STREAM),
-            continuations: 0,
-            depends_on_itself: headers.depends_on == Some(stream),
+        let block = match Block::begin(header, payload) {
+            Ok(block) => block,
+            Err(problem) => return Err(self.blame((*header).into(), problem)),
         };
         if header.has(END_HEADERS) {
             return self.block_is_complete(now, block);
@@ -399,8 +434,22 @@ impl Connection {
         Ok(())
     }
 
-    fn continuation(&mut self, now: Duration, header: &Header, mut payload: Chain) -> Result<(), Problem> {
-        let Some(mut block) = self.block.take() else { return Err(Problem::StrayContinuation) };
+    fn continuation(&mut self, now: Duration, header: &Header, payload: Chain) -> Result<(), Problem> {
+        let Some(mut block) = self.block.take() else {
+            return Err(self.blame(At::new(*header, &payload), Problem::StrayContinuation));
+        };
+        let ends = header.has(END_HEADERS);
+        if let Err(problem) = self.block_goes_on(&mut block, payload, ends) {
+            return Err(self.blame(block.at(), problem));
+        }
+        if ends {
+            return self.block_is_complete(now, block);
+        }
+        self.block = Some(block);
+        Ok(())
+    }
+
+    fn block_goes_on(&mut self, block: &mut Block, mut payload: Chain, ends: bool) -> Result<(), Problem> {
         block.continuations += 1;
         if block.continuations > MAX_CONTINUATIONS {
             return Err(Problem::ContinuationFlood);
@@ -408,16 +457,11 @@ impl Connection {
         if block.bytes.len() + payload.len() > self.config.block() {
             return Err(Problem::TooLargeBlock);
         }
-        let ends = header.has(END_HEADERS);
         if (payload.is_empty() && !ends) || block.continuations > MAX_CONTINUATIONS / 4 {
             self.glitch(Glitch::Continuation)?;
         }
         // Compacted, because each small frame would hold a cluster.
         block.bytes.append_compact(&mut payload)?;
-        if ends {
-            return self.block_is_complete(now, block);
-        }
-        self.block = Some(block);
         Ok(())
     }
 
@@ -450,16 +494,20 @@ impl Connection {
     }
 
     fn block_is_complete(&mut self, now: Duration, block: Block) -> Result<(), Problem> {
+        self.head(now, &block).map_err(|problem| self.blame(block.at(), problem))
+    }
+
+    fn head(&mut self, now: Duration, block: &Block) -> Result<(), Problem> {
         let id = block.stream;
         if !id.is_of_client() {
             return Err(Problem::WrongStream);
         }
         let Some(stream) = self.streams.get(id) else {
             if self.role == Role::Server && id > self.last_peer && !self.is_beyond_goaway(id) {
-                return self.request(now, &block);
+                return self.request(now, block);
             }
             let absent = self.absent(id);
-            self.decode_unwanted(&block)?;
+            self.decode_unwanted(block)?;
             return match absent {
                 Absent::Fault(problem) => Err(problem),
                 Absent::Ignored => self.late_frame(now),
@@ -467,17 +515,14 @@ impl Connection {
         };
         let receive = stream.receive;
         if block.depends_on_itself || receive == Side::Done {
-            self.decode_unwanted(&block)?;
+            self.decode_unwanted(block)?;
             let closed = receive == Side::Done;
-            return self.stream_error(
-                now,
-                id,
-                if closed { Problem::ClosedStream } else { Problem::OwnDependency },
-            );
+            let problem = if closed { Problem::ClosedStream } else { Problem::OwnDependency };
+            return self.stream_error(now, block.at(), problem);
         }
         match receive {
-            Side::Head => self.response(now, &block),
-            _ => self.trailers(now, &block),
+            Side::Head => self.response(now, block),
+            _ => self.trailers(now, block),
         }
     }
 
@@ -489,7 +534,7 @@ impl Connection {
         if full || block.depends_on_itself {
             self.decode_unwanted(block)?;
             let problem = if full { Problem::TooManyStreams } else { Problem::OwnDependency };
-            return self.stream_error(now, id, problem);
+            return self.stream_error(now, block.at(), problem);
         }
         let decoded = self.decode(block, Expected::Request, |fields| fields.request())?;
         let receive = if end { Side::Done } else { Side::Body };
@@ -500,7 +545,7 @@ impl Connection {
                 stream.connect = request.head.method_kind() == Method::Connect || request.protocol.is_some();
                 stream.promised = request.length.filter(|_| !stream.connect);
                 if end && stream.promised.is_some_and(|length| length > 0) {
-                    return self.stream_error(now, id, Problem::WrongLength);
+                    return self.stream_error(now, block.at(), Problem::WrongLength);
                 }
                 Event::Request { stream: id, request, end }
             }
@@ -509,7 +554,7 @@ impl Connection {
                 Event::TooLarge { stream: id, end }
             }
             Err(Problem::NoMemory) => return Err(Problem::NoMemory),
-            Err(problem) => return self.stream_error(now, id, problem),
+            Err(problem) => return self.stream_error(now, block.at(), problem),
         };
         self.streams.insert(id, stream)?;
         self.open += 1;
@@ -522,12 +567,12 @@ impl Connection {
         let response = match self.decode(block, Expected::Response, |fields| fields.response())? {
             Ok(response) => response,
             Err(Problem::NoMemory) => return Err(Problem::NoMemory),
-            Err(problem) => return self.stream_error(now, id, problem),
+            Err(problem) => return self.stream_error(now, block.at(), problem),
         };
         let status = response.head.status();
         if status < 200 {
             if end {
-                return self.stream_error(now, id, Problem::EndedInterim);
+                return self.stream_error(now, block.at(), Problem::EndedInterim);
             }
             self.cheap_frame(now)?;
             self.event = Some(Event::Interim { stream: id, response });
@@ -541,7 +586,7 @@ impl Connection {
             _ => response.length,
         };
         if end && stream.promised.is_some_and(|length| length > 0) {
-            return self.stream_error(now, id, Problem::WrongLength);
+            return self.stream_error(now, block.at(), Problem::WrongLength);
         }
         stream.receive = if end { Side::Done } else { Side::Body };
         self.event = Some(Event::Response { stream: id, response, end });
@@ -557,7 +602,7 @@ impl Connection {
         let Some(stream) = self.streams.get_mut(id) else { return Ok(()) };
         let short = stream.promised.is_some_and(|left| left > 0);
         match trailers {
-            Ok(_) if short => self.stream_error(now, id, Problem::WrongLength),
+            Ok(_) if short => self.stream_error(now, block.at(), Problem::WrongLength),
             Ok(trailers) => {
                 stream.receive = Side::Done;
                 if !stream.released {
@@ -566,7 +611,7 @@ impl Connection {
                 self.close_if_done(id)
             }
             Err(Problem::NoMemory) => Err(Problem::NoMemory),
-            Err(problem) => self.stream_error(now, id, problem),
+            Err(problem) => self.stream_error(now, block.at(), problem),
         }
     }
 
@@ -580,7 +625,7 @@ impl Connection {
         };
         // A stream that does not exist cannot be reset.
         if self.streams.get(header.stream).is_some() {
-            return self.stream_error(now, header.stream, problem);
+            return self.stream_error(now, At::new(*header, payload), problem);
         }
         Err(problem)
     }
@@ -620,10 +665,10 @@ impl Connection {
             return if idle { Err(Problem::IdleStream) } else { Ok(()) };
         };
         if more == 0 {
-            return self.stream_error(now, id, Problem::ZeroUpdate);
+            return self.stream_error(now, At::new(*header, payload), Problem::ZeroUpdate);
         }
         if let Err(problem) = stream.send_window.change(i64::from(more)) {
-            return self.stream_error(now, id, problem);
+            return self.stream_error(now, At::new(*header, payload), problem);
         }
         self.window_has_opened(id);
         Ok(())

@@ -16,7 +16,7 @@ use super::stream::{ResponseHead, Stream};
 use manylane_buf::Chain;
 use manylane_h2::{
     Config, Connection, ConnectionError, Counts, Event, MAX_OUTPUT, Reason, Request, Role, SendError,
-    StreamId, StreamMap,
+    StreamId, StreamMap, Violation,
 };
 use manylane_http::Head;
 use manylane_pool::{AllocError, Pool, Pooled};
@@ -312,6 +312,12 @@ impl Mux {
     /// Returns the counts since the last call.
     pub fn take_counts(&self) -> Counts {
         self.state().h2.take_counts()
+    }
+
+    /// Returns the last rule that the peer broke since the last call, if the counts say that it broke one.
+    #[cold]
+    pub fn take_violation(&self) -> Option<Box<Violation>> {
+        self.state().h2.take_violation()
     }
 
     /// Sets whether glitches beyond the threshold are only counted and do not end the connection.

@@ -17,6 +17,6 @@ pub use error::{ConnEnd, StreamError};
 pub use limits::{LEAVE_ANSWER, LINGER, LINGER_BYTES, MAX_INTERIM};
 pub use manylane_h2::{
     Config, ConnectionError, Counts, DEFAULT_WINDOW, PREFACE, Problem, Reason, Request, Response, Role,
-    Scheme, SendError,
+    Scheme, SendError, Violation,
 };
 pub use stream::{Received, ResponseHead, Stream};

@@ -159,6 +159,12 @@ pub(super) async fn serve(session: Session<'_>, upgraded: Option<Pooled<Upgraded
             LoggedErrors::Stream => happened.connection_errors + happened.refused,
         };
         (0..lines).for_each(|_| of.log_error());
+        if happened.connection_errors + happened.stream_errors > 0
+            && let Some(violation) = conn.take_violation()
+        {
+            let source = of.origin.peers(conn.connection()).source;
+            frontend.invalid.keep_frame(*violation, source, None);
+        }
         polled
     })
     .await;

@@ -222,7 +222,10 @@ impl Local {
                 poll_fn(|context| {
                     judge_glitches(&driven, kill_at_load, config.glitches, || process_stats.idle_percent());
                     let polled = running.as_mut().poll(context);
-                    counted.update();
+                    let happened = counted.update();
+                    if happened.connection_errors + happened.stream_errors > 0 {
+                        Self::keep_violation(&driven, &mark);
+                    }
                     mark.set(polled.is_pending() && is_idle(&driven));
                     polled
                 })
@@ -237,6 +240,19 @@ impl Local {
             SharedConn { has_slot, backend: backend.number, index, key, settings, conn: conn.clone(), idle };
         self.shared_conns.conns.borrow_mut().push(shared);
         Ok(conn)
+    }
+
+    /// Keeps what a server sent against the rules for `show errors`. `mark` is that of its connection.
+    #[cold]
+    fn keep_violation(conn: &Conn, mark: &Rc<IdleMark>) {
+        let Some(violation) = conn.take_violation() else { return };
+        for local in Self::all() {
+            let conns = local.shared_conns.conns.borrow();
+            let Some(own) = conns.iter().find(|shared| Rc::ptr_eq(&shared.idle, mark)) else { continue };
+            let backend = &local.generation.backends[own.backend];
+            let server = &backend.servers[own.index.get()];
+            return backend.invalid.keep_frame(*violation, None, Some((server.name.clone(), server.id)));
+        }
     }
 
     /// Returns the settings of connections to a server.
