@@ -72,9 +72,6 @@ EACH_DRIVER = for driver in epoll io_uring; do \
 		fi; \
 	done
 
-# A test that waits for ever fails the run, which has named it: "has been running for over 60 seconds".
-BOUNDED := timeout --verbose 60m
-
 # Tests at a time: those that start programs wait more than they compute.
 export RUST_TEST_THREADS ?= 4
 
@@ -129,7 +126,7 @@ test-debug: ## all tests but the comparison, all features, io_uring, lock ranks 
 	cargo build --locked --workspace --features $(FEATURES) --bins
 	@if $(HAS_IO_URING); then export MANYLANE_DRIVER=io_uring; \
 	else echo "NOT SHOWN HERE: the kernel refuses io_uring"; fi; \
-	$(call BUILT,debug) $(BOUNDED) cargo test $(TESTED) --features $(FEATURES) -- \
+	$(call BUILT,debug) cargo test $(TESTED) --features $(FEATURES) -- \
 		--skip the_two_programs_do_the_same
 
 test-crates: ## at full speed, with epoll: the crates whose state lanes share
@@ -138,7 +135,7 @@ test-crates: ## at full speed, with epoll: the crates whose state lanes share
 
 # The tests themselves are those of the debug build; only the program that they start is at full speed, which
 # `test-crates` has built.
-AT_FULL_SPEED = MANYLANE_DRIVER=epoll $(call BUILT,full-speed/debug) $(BOUNDED) cargo test $(TESTED) \
+AT_FULL_SPEED = MANYLANE_DRIVER=epoll $(call BUILT,full-speed/debug) cargo test $(TESTED) \
 	--features $(FEATURES)
 
 test-release: test-crates ## at full speed, with epoll: the program

@@ -16,7 +16,7 @@ use manylane_proxy::{Local, bind_listener};
 use manylane_sched::{BlockingPool, Class, Here, TaskKind};
 use manylane_sync::Arc;
 use manylane_tls::ServerContext;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
@@ -43,8 +43,8 @@ pub struct Control {
     sockets: Arc<[RuntimeSocket]>,
     process: Process,
     clients: ConnLimit,
-    /// Wakes each client within TLS that has no permit yet, the oldest one first.
-    handshakes: RefCell<VecDeque<Rc<Notify>>>,
+    /// The clients within TLS that have no permit yet, the oldest one first.
+    handshakes: RefCell<VecDeque<Rc<Unserved>>>,
     of_master: bool,
     /// Sockets of the generation's `stats socket` lines, for a process that takes over.
     handed_over: BoundSockets,
@@ -155,12 +155,10 @@ impl Control {
         &self.sockets
     }
 
-    /// Returns what the current generation's line says of a socket, or the line that it was bound for, if
-    /// there is no other one.
+    /// Returns the line of the generation for a socket. The sockets for masters are in no file.
     pub(crate) fn line<'a>(&'a self, generation: &'a Generation, number: usize) -> &'a RuntimeSocket {
-        let bound = &self.sockets[number];
-        let mut lines = generation.process.stats_lines.iter();
-        lines.find(|line| !self.of_master && *line == bound).unwrap_or(bound)
+        let line = generation.process.stats_lines.get(number).filter(|_| !self.of_master);
+        line.unwrap_or(&self.sockets[number])
     }
 
     /// Returns how a client of a socket is served that connects now.
@@ -268,29 +266,39 @@ async fn encrypted(
     Some(connection)
 }
 
+/// A client within TLS that has no permit yet.
+#[derive(Debug, Default)]
+struct Unserved {
+    /// Its handshake is complete.
+    is_encrypted: Cell<bool>,
+    /// A newer client takes its place.
+    closed: Notify,
+}
+
 /// Holds the place of a client within TLS until it has a permit.
 struct HandshakeGuard {
     control: Rc<Control>,
-    /// A newer client needs the place.
-    closed: Rc<Notify>,
+    client: Rc<Unserved>,
 }
 
 impl HandshakeGuard {
     fn enter(control: &Rc<Control>) -> Self {
-        let (mut all, closed) = (control.handshakes.borrow_mut(), Rc::<Notify>::default());
-        if all.len() >= MOST_HANDSHAKES
-            && let Some(oldest) = all.pop_front()
-        {
-            oldest.notify_one();
+        let (mut all, client) = (control.handshakes.borrow_mut(), Rc::<Unserved>::default());
+        if all.len() >= MOST_HANDSHAKES {
+            // Whoever has not completed the handshake may be a stranger.
+            let oldest = all.iter().position(|other| !other.is_encrypted.get()).unwrap_or(0);
+            if let Some(oldest) = all.remove(oldest) {
+                oldest.closed.notify_one();
+            }
         }
-        all.push_back(closed.clone());
-        Self { control: control.clone(), closed }
+        all.push_back(client.clone());
+        Self { control: control.clone(), client }
     }
 }
 
 impl Drop for HandshakeGuard {
     fn drop(&mut self) {
-        self.control.handshakes.borrow_mut().retain(|other| !Rc::ptr_eq(other, &self.closed));
+        self.control.handshakes.borrow_mut().retain(|other| !Rc::ptr_eq(other, &self.client));
     }
 }
 
@@ -310,9 +318,10 @@ fn start(control: &Rc<Control>, guard: Option<ClientGuard>, io: &Io, incoming: I
                     let Some(connection) = encrypted(&control, connection, here, context).await else {
                         return;
                     };
+                    handshake.client.is_encrypted.set(true);
                     entered = Some((connection, Some(ClientGuard::enter(&control).await)));
                 };
-                handshake.closed.or(entering).await;
+                handshake.client.closed.or(entering).await;
                 let Some(entered) = entered else { return };
                 entered
             }

@@ -40,8 +40,8 @@ fn server(delivery: &Delivery) -> Option<(OwnedFd, SocketAddrAny)> {
     }
 }
 
-/// Connects to a stream server within `time`, handshake included. `None` as well if there is TLS and no
-/// `lane`.
+/// Connects to a stream server within `time`, handshake included; where the server may refuse a certificate
+/// later, [`REFUSAL`] comes on top. `None` as well if there is TLS and no `lane`.
 pub(crate) async fn connect(
     delivery: &Delivery,
     tls: Option<&TargetTls>,
@@ -78,8 +78,9 @@ async fn encrypt(
         manylane_tls::Connection::client(&tls.context, tls.name.clone(), Hello::Usual, &reader.borrow());
     let connection = connection.encrypt(made.ok()?, Chain::new(), None).ok()?;
     let outcome = match here.timeout(time, connection.tls()?.handshake(here, false)).await {
-        Ok(Ok(())) if tls.context.has_certificate() => {
+        Ok(Ok(())) if tls.context.has_certificate() && is_tls_1_3(&connection) => {
             match here.timeout(REFUSAL, poll_fn(|context| poll_end(&connection, context))).await {
+                Ok(Some(error)) if error.is_memory() => return None,
                 Ok(Some(error)) => Err(error.to_string()),
                 Ok(None) => Err("the server has ended the connection".to_owned()),
                 Err(_) => Ok(()),
@@ -102,6 +103,10 @@ async fn encrypt(
     }
     outcome.ok()?;
     Some(connection)
+}
+
+fn is_tls_1_3(connection: &Connection) -> bool {
+    connection.tls().and_then(|tls| tls.info()).is_some_and(|info| info.version == "TLSv1.3")
 }
 
 /// Throws away what the server has sent. Ready once it has closed the connection, or that has failed.

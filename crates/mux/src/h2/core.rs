@@ -301,8 +301,7 @@ impl Mux {
     /// input as it may.
     ///
     /// Where streams were reset it is the heavy class: rounds run one such task each, look for what others
-    /// sent, and serve that first. Otherwise the streams of one connection that resets them would fill rounds
-    /// of the lane.
+    /// sent, and serve that first. Otherwise one connection that resets streams would fill the lane's rounds.
     pub fn next_turn(&self) -> Option<Class> {
         let state = self.state();
         let class = if state.h2.has_reset_enough() { Class::Heavy } else { Class::Normal };

@@ -23,7 +23,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 /// One address that a frontend listens at, with the options of its line.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Listener {
     /// Number of its frontend.
     pub frontend: usize,

@@ -13,7 +13,8 @@ const STREAMS: u32 = 100;
 
 /// Default number of resets of a client that are handled in one turn. A client that begins and resets streams
 /// without end keeps its lane busy with them; 16 streams take about 60 us, which others hardly notice. A
-/// browser that leaves a page with 100 open streams waits for 6 rounds of the lane.
+/// browser that leaves a page with 100 open streams waits for 6 rounds of the lane, and for TLS handshakes
+/// that wait, which are of the same class.
 const RESETS_AT_ONCE: u32 = 16;
 
 /// Largest window (RFC 9113, 6.9.1), in bytes.

@@ -166,7 +166,7 @@ pub struct Parts {
     pub peers_tls: Vec<PeersTls>,
     /// The loaded certificates and keys.
     pub certificates: Arc<Store>,
-    /// They were so many that a lane which frees them stops for more than a tenth of a millisecond.
+    /// The files name more than `MANY_CERTIFICATES`: freeing those stops a lane.
     pub has_many_certificates: bool,
     /// The certificates that ACME renews.
     pub acme: Acme,

@@ -158,7 +158,7 @@ pub struct Process {
     pub profiling: Profiling,
     /// `stats socket`: sockets of the run-time interface. They stay those of the start.
     pub stats_sockets: Arc<[RuntimeSocket]>,
-    /// The `stats socket` lines of these files.
+    /// For each of these sockets the newest line of the files that has its address.
     pub stats_lines: Arc<[RuntimeSocket]>,
     /// `stats maxconn`: most concurrent clients of the run-time interface.
     pub stats_maxconn: Option<u32>,
@@ -200,6 +200,11 @@ impl Process {
     /// Keeps the settings of `before` that apply only at the start of the process. Returns the keywords whose
     /// values differ.
     pub fn keep_what_is_fixed(&mut self, before: &Self) -> Vec<&'static str> {
+        let newest = |was: &RuntimeSocket| {
+            let line = self.stats_lines.iter().find(|line| line.is_at_address_of(was));
+            line.unwrap_or(was).clone()
+        };
+        self.stats_lines = before.stats_lines.iter().map(newest).collect();
         let mut differ = Vec::new();
         macro_rules! keep {
             ($($keyword:literal: $($field:ident)+),+ $(,)?) => { $({
@@ -224,7 +229,7 @@ impl Process {
             "tune.sched.low-latency": low_latency,
             "profiling.tasks": profiling,
             "warn-blocked-traffic-after": warn_blocked,
-            "stats socket": stats_sockets,
+            "addresses and socket options of stats socket": stats_sockets,
             "stats maxconn": stats_maxconn,
         }
         differ
@@ -232,7 +237,7 @@ impl Process {
 }
 
 /// A socket of the run-time interface.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RuntimeSocket {
     /// Address and options of the socket.
     pub listener: Listener,
@@ -251,7 +256,16 @@ pub struct Rights {
     pub exposes: bool,
 }
 
-/// Two are equal if one socket serves both. Rights and TLS are those of the newer line.
+impl RuntimeSocket {
+    /// Returns whether both have the same address, whatever else their lines say.
+    fn is_at_address_of(&self, other: &Self) -> bool {
+        let (own, its) = (&self.listener, &other.listener);
+        (&own.endpoint, &own.options.namespace, &own.options.interface)
+            == (&its.endpoint, &its.options.namespace, &its.options.interface)
+    }
+}
+
+/// Two are equal if the same socket is bound for both. Rights and TLS are those of the newer line.
 impl PartialEq for RuntimeSocket {
     fn eq(&self, other: &Self) -> bool {
         let (own, its) = (&self.listener, &other.listener);

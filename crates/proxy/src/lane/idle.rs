@@ -7,8 +7,8 @@
 //! 2. A lane asks another lane only if its own idle pool has no connection of the key. It asks one lane at a
 //!    time, which the shared idle pools name. That lane takes a connection from its own pool, detaches the
 //!    descriptor and hands it over (`balance::oneshot`): no lane touches the pool of another.
-//! 3. The asking lane waits for [`TIMEOUT`], then connects. A connection that arrives later goes back to the
-//!    pool that it came from.
+//! 3. The asking lane waits for [`TIMEOUT`], then connects; it waits longer where it has no slot to connect
+//!    with. A connection that arrives later goes back to the pool that it came from.
 //! 4. When more than `tune.pool-low-fd-ratio` of the descriptors that the process may open are in use, no
 //!    connection is kept. Above `tune.pool-high-fd-ratio`, one idle connection is closed for each connection
 //!    that is made. A client without a request does not count: `maxconn` reserves half of the descriptors for
@@ -43,8 +43,8 @@ use std::time::Duration;
 
 static TAKEOVER: TaskKind = TaskKind::new("takeover");
 
-/// Longest wait for another lane's reply. A running lane replies within its round; connecting costs about as
-/// much as waking a lane.
+/// Longest wait for another lane's reply where this lane can connect instead. A running lane replies within
+/// its round; connecting costs about as much as waking a lane.
 const TIMEOUT: Duration = Duration::from_millis(5);
 
 /// Shortest time between two readings of the other lanes' descriptor counts.
@@ -242,8 +242,10 @@ impl Local {
         Remote::new(lane).spawn_with(&TAKEOVER, Class::Urgent, give).ok()?;
         let answer = poll_fn(|context| request.poll_task(context));
         let server = &*backend.servers[index.get()];
-        // A slot in a reply that nobody waits for would be missing for the connection that is made instead.
-        let most = if server.strict_maxconn { conn_slot::TIMEOUT } else { TIMEOUT };
+        // The reply may hold the last slot. Without it the request cannot connect, so it waits longer.
+        let is_full =
+            server.strict_maxconn && backend.balancer.servers()[index].state().take_slot().is_none();
+        let most = if is_full { conn_slot::TIMEOUT } else { TIMEOUT };
         let Transfer { fd, served, slot } = here.timeout(most, answer).await.ok()??;
         let stream = self.io.stream(fd).ok()?;
         let idle = Idle { connection: Connection::Socket(stream), served, slot };

@@ -566,7 +566,8 @@ impl Local {
     pub fn remove(&self) {
         SERVED.with_borrow_mut(|served| served.retain(|local| !std::ptr::eq(&**local, self)));
         // Freeing very many certificates would stop the lane that holds the generation last: so the thread
-        // that frees replaced values holds it longer. Not so others, whose memory the next reload may need.
+        // that frees replaced values holds it longer. A generation with fewer is freed at once: the next
+        // reload may need its memory.
         if self.generation.has_many_certificates {
             Published::new(Some(self.generation.clone())).replace(None);
         }
