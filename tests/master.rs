@@ -455,6 +455,7 @@ fn a_worker_that_survives_too_many_reloads_is_ended() {
     assert!(has_ended(&mut client));
 }
 
+/// It follows the process that it has started, which stays in the foreground with `daemon`, too.
 #[test]
 fn the_service_manager_is_informed() {
     let folder = Folder::new();
@@ -466,7 +467,8 @@ fn the_service_manager_is_informed() {
         let length = manager.recv(&mut bytes).unwrap();
         String::from_utf8_lossy(&bytes[..length]).into_owned()
     };
-    let master = Master::start(&answering(own_address(), 200, ""), |program| {
+    let config = format!("global\n daemon\n{}", answering(own_address(), 200, ""));
+    let master = Master::start(&config, |program| {
         program.arg("-Ws").env("NOTIFY_SOCKET", &path);
     });
     let ready = format!("READY=1\nMAINPID={}\nSTATUS=Ready.\n", master.child.0.id());

@@ -1,6 +1,6 @@
 //! From the command line to running lanes.
 
-use crate::arguments::{self, Arguments, usage};
+use crate::arguments::{self, Arguments, Master, usage};
 use crate::background::{Background, to_background};
 use crate::jobs::JobThread;
 use crate::master::{self, Joined};
@@ -115,9 +115,11 @@ fn is_quiet(arguments: &Arguments, process: &Process) -> bool {
     arguments.quiet || process.quiet && !arguments.verbose
 }
 
-/// Returns true if the process, or its master, is to go to the background.
+/// Returns true if the process, or its master, is to go to the background. With `-Ws` it stays, as in
+/// HAProxy: a service manager follows the process that it has started.
 fn is_for_background(arguments: &Arguments, process: &Process) -> bool {
-    (arguments.daemon || process.daemon) && !arguments.foreground
+    let stays = arguments.foreground || arguments.master == Some(Master::Notifies);
+    (arguments.daemon || process.daemon) && !stays
 }
 
 fn help(words: &[std::ffi::OsString]) -> ExitCode {
