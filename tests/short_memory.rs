@@ -33,14 +33,18 @@ pub(crate) fn is_served(program: &mut Manylane, address: SocketAddr) {
     let began = Instant::now();
     loop {
         assert!(program.runs(), "the process has ended");
-        let mut client = connect(address);
         let mut answer = String::new();
-        let requested = client.write_all(b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        let _ = requested.and_then(|()| client.read_to_string(&mut answer)); // it may be too early
+        let mut ask = || {
+            let mut client = TcpStream::connect(address)?;
+            client.set_read_timeout(Some(TIMEOUT))?;
+            client.write_all(b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
+            client.read_to_string(&mut answer)
+        };
+        let asked = ask(); // it may be too early
         if answer.starts_with("HTTP/1.1 200 ") {
             return;
         }
-        assert!(began.elapsed() < TIMEOUT, "nobody is served: {answer}");
+        assert!(began.elapsed() < TIMEOUT, "nobody is served: {asked:?} {answer}");
         manylane_tests::look_again();
     }
 }
