@@ -40,11 +40,11 @@ pub(crate) fn is_served(program: &mut Manylane, address: SocketAddr) {
             client.write_all(b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
             client.read_to_string(&mut answer)
         };
-        let asked = ask(); // it may be too early
+        let result = ask(); // it may be too early
         if answer.starts_with("HTTP/1.1 200 ") {
             return;
         }
-        assert!(began.elapsed() < TIMEOUT, "nobody is served: {asked:?} {answer}");
+        assert!(began.elapsed() < TIMEOUT, "nobody is served: {result:?} {answer}");
         manylane_tests::look_again();
     }
 }
