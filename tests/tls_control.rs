@@ -165,7 +165,7 @@ fn a_reload_takes_rights_and_tls_of_a_socket_from_its_new_line() {
     assert_eq!(common::read_all(&mut plain), "user\n\n");
     // Other options of the socket stay those of the start, and rights and TLS change all the same.
     write(&format!("ssl crt {name} level operator {verify} backlog 100"));
-    let keeps = "'addresses and socket options of stats socket' keeps its value";
+    let keeps = "'stats socket' keeps its addresses and socket options from the start";
     assert!(ask("reload").contains(keeps));
     assert_eq!((level(&cert), level(&[])), ("operator\n\n".into(), String::new()));
     // A socket whose line is gone is served as by its last one, not as at the start.

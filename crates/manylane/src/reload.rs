@@ -59,8 +59,8 @@ pub(crate) fn read(
         Code::Unusable => return Err(read.said + "No enabled listener found (check for 'bind' directives)."),
     }
     let (mut generation, mut said) = (read.generation, read.said);
-    for name in generation.process.keep_what_is_fixed(process) {
-        let _ = writeln!(said, "'{name}' keeps its value from the start; a change needs a restart.");
+    for kept in generation.process.keep_what_is_fixed(process) {
+        let _ = writeln!(said, "{kept} from the start; a change needs a restart.");
     }
     for name in generation.misses(before.0) {
         let _ = writeln!(

@@ -197,19 +197,19 @@ impl Process {
         self.hard_stop_after.map(|most| self.grace.saturating_add(most))
     }
 
-    /// Keeps the settings of `before` that apply only at the start of the process. Returns the keywords whose
-    /// values differ.
+    /// Keeps the settings of `before` that apply only at the start of the process. Returns a clause for each
+    /// setting that differs.
     pub fn keep_what_is_fixed(&mut self, before: &Self) -> Vec<&'static str> {
         let newest = |was: &RuntimeSocket| {
             let line = self.stats_lines.iter().find(|line| line.is_at_address_of(was));
             line.unwrap_or(was).clone()
         };
         self.stats_lines = before.stats_lines.iter().map(newest).collect();
-        let mut differ = Vec::new();
+        let mut kept = Vec::new();
         macro_rules! keep {
             ($($keyword:literal: $($field:ident)+),+ $(,)?) => { $({
                 if $(self.$field != before.$field)||+ {
-                    differ.push($keyword);
+                    kept.push(concat!("'", $keyword, "' keeps its value"));
                 }
                 $(self.$field = before.$field.clone();)+
             })+ };
@@ -229,10 +229,13 @@ impl Process {
             "tune.sched.low-latency": low_latency,
             "profiling.tasks": profiling,
             "warn-blocked-traffic-after": warn_blocked,
-            "addresses and socket options of stats socket": stats_sockets,
             "stats maxconn": stats_maxconn,
         }
-        differ
+        if self.stats_sockets != before.stats_sockets {
+            kept.push("'stats socket' keeps its addresses and socket options");
+            self.stats_sockets = before.stats_sockets.clone();
+        }
+        kept
     }
 }
 
