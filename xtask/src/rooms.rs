@@ -41,6 +41,7 @@ pub(crate) static ROOMS: &[Room] = &[
     room("tests", Refused, Direct),     // a test may use any tool
     room("manylane", Refused, ThroughSync),
     room("control", Refused, ThroughSync),
+    room("runtime", Refused, ThroughSync),
     room("proxy", Refused, ThroughSync),
     room("plan", Refused, ThroughSync),
     room("balance", Refused, ThroughSync),

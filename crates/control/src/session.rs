@@ -167,7 +167,7 @@ impl Lines<'_> {
 /// connection end.
 async fn hand_over_all(control: &Control, connection: &Connection, here: Here, timeout: Duration) {
     let generation = control.generation();
-    let bound = manylane_proxy::bound(&generation);
+    let bound = manylane_runtime::bound(&generation);
     let of_peers: Vec<_> = generation.peers.iter().filter_map(|section| section.sockets()).collect();
     let of_peers = of_peers.iter().flat_map(|sockets| sockets.iter());
     let of_interface = control.handed_over();

@@ -16,7 +16,8 @@ use manylane_plan::Generation;
 use manylane_plan::generation::{
     Backend, Change, Changed, Changes, Frontend, FrontendGateState, MOST_BEHIND,
 };
-use manylane_proxy::{BoundListener, ListenersBeside, Local, accept};
+use manylane_proxy::{BoundListener, ListenersBeside, Local};
+use manylane_runtime::accept;
 use manylane_sched::{Class, Config, Here, Lane, Poller, Remote, TaskKind, Unpark};
 use manylane_sync::{Arc, LaneId, LockClass, Mutex};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};

@@ -23,7 +23,8 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-pub(crate) static RECEIVE: TaskKind = TaskKind::new("receive messages");
+/// The tasks that receive messages over UDP.
+pub static RECEIVE: TaskKind = TaskKind::new("receive messages");
 
 /// Time before the next read of a socket, if there was no memory for its data.
 const RETRY: Duration = Duration::from_millis(100);
@@ -128,7 +129,7 @@ fn messages(
 ///
 /// # Errors
 /// A sentence, if there is no memory.
-pub(crate) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
+pub fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     let Some(own) = lanes.iter().position(|lane| *lane == local.here().lane()) else { return Ok(()) };
     let mut number = 0;
     for (frontend, _, listener) in datagram_listeners(&local.generation) {

@@ -4,13 +4,11 @@
 // models of the state that lanes share.
 #![cfg(not(any(loom, manylane_sim)))]
 
-#[cfg(test)]
-mod bounds;
 mod client;
 pub mod explain;
 mod filters;
 mod flow;
-mod forward;
+pub mod forward;
 mod h2_counts;
 mod http;
 mod lane;
@@ -18,7 +16,6 @@ mod message_buffer;
 mod origin;
 mod panics;
 mod rules;
-mod run;
 mod scopes;
 mod server;
 mod session;
@@ -28,8 +25,14 @@ mod tunnel;
 
 pub use http::dry_run;
 pub use lane::{
-    Backlogs, BindFailure, BoundListener, Cursor, ListenersBeside, Local, Slice, StreamReport, administer,
-    answer, bind, bind_beside, bind_listener, change, end_stream, end_streams, find, listen_again, offline,
-    panic_stream, set_maxconn, set_weight, slice, stopped, warn,
+    Backlogs, BindFailure, BoundListener, CheckKind, CheckSockets, Checks, ConnGuard, Cursor, Event, Idle,
+    ListenersBeside, Local, SESSION, Slice, StreamReport, THREADS, administer, answer, bind, bind_beside,
+    bind_listener, change, checks_beside, current_of, end_stream, end_streams, find, find_check, hashing,
+    listen_again, log_check, log_globally, offline, panic_stream, reason, say, set_maxconn, set_weight,
+    slice, stopped, tell_of_check, warn,
 };
-pub use run::{NotRenamed, PreviousAddress, accept, bound, relocate, rename, renew_ocsp, set_gate};
+pub use message_buffer::MessageBuffer;
+pub use rules::{SettingsOf, proxy_info, tls_info};
+pub use scopes::table_millis;
+pub use server::{TlsGuard, has_agreed_on_h2};
+pub use session::Session;

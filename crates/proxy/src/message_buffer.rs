@@ -5,7 +5,7 @@ use manylane_buf::MAX_CLUSTER;
 /// Received bytes of an incomplete message. Its memory is at most twice its bytes and a cluster; what a long
 /// message leaves over is given back, and does not stay for the life of the connection.
 #[derive(Debug, Default)]
-pub(crate) struct MessageBuffer(Vec<u8>);
+pub struct MessageBuffer(Vec<u8>);
 
 impl MessageBuffer {
     /// Passes all bytes, with `more` at their end, to `read`, which returns the number of bytes of the
@@ -13,11 +13,7 @@ impl MessageBuffer {
     ///
     /// # Errors
     /// That of `read`; then the bytes are of no use.
-    pub(crate) fn read<E>(
-        &mut self,
-        more: &[u8],
-        read: impl FnOnce(&[u8]) -> Result<usize, E>,
-    ) -> Result<(), E> {
+    pub fn read<E>(&mut self, more: &[u8], read: impl FnOnce(&[u8]) -> Result<usize, E>) -> Result<(), E> {
         if self.0.is_empty() {
             let used = read(more)?;
             self.0.extend_from_slice(&more[used..]);

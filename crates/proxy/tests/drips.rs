@@ -11,7 +11,7 @@ mod common;
 mod heads;
 
 #[allow(dead_code)]
-#[path = "../src/run/http_answer.rs"]
+#[path = "../../runtime/src/http_answer.rs"]
 mod http_answer;
 
 use common::{cuts, received};

@@ -762,7 +762,7 @@ pub(super) async fn update_ocsp(call: &mut Call<'_, '_>) {
         None => return,
     };
     let Some(local) = call.local() else { return };
-    match manylane_proxy::renew_ocsp(&local, question).await {
+    match manylane_runtime::renew_ocsp(&local, question).await {
         Some(OcspState { status: OcspUpdate::Successful, .. }) => {
             let read = move |store: &Store| store.ocsp_response(&file);
             let response = aside(call, read).await.flatten();

@@ -174,7 +174,7 @@ pub(super) fn set_gate(call: &mut Call<'_, '_>, to: FrontendGateState) {
     let Some(local) = call.local() else { return };
     let backend = call.generation.backend_named(&frontend.name); // the backend of the same 'listen' section
     let kind = if backend.is_some() { "proxy" } else { "frontend" };
-    let before = match manylane_proxy::set_gate(frontend, to) {
+    let before = match manylane_runtime::set_gate(frontend, to) {
         Ok(before) => before,
         Err(why) => return call.error(&format!("The frontend stays disabled: {why}.")),
     };

@@ -6,7 +6,7 @@ use manylane_balance::{Admin, Index, MAX_WEIGHT};
 use manylane_check::HealthState;
 use manylane_plan::Cause;
 use manylane_plan::generation::{Backend, Change, Server};
-use manylane_proxy::NotRenamed;
+use manylane_runtime::NotRenamed;
 use manylane_sched::BlockingPool;
 use manylane_sync::Arc;
 use std::fmt::Write;
@@ -275,7 +275,7 @@ fn relocate(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Serve
         }
     }
     let Some(local) = call.local() else { return };
-    let before = match manylane_proxy::relocate(&local, backend, index, ip, port) {
+    let before = match manylane_runtime::relocate(&local, backend, index, ip, port) {
         Ok(before) => before,
         Err(why) => return call.error(&format!("Server '{}' keeps its address: {why}.", server.name)),
     };
@@ -301,7 +301,7 @@ fn rename(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Server,
         return call.error("set server <b>/<s> fqdn requires a FQDN.");
     }
     let Some(local) = call.local() else { return };
-    match manylane_proxy::rename(&local, backend, index, word) {
+    match manylane_runtime::rename(&local, backend, index, word) {
         Ok(was) => {
             let was = was.unwrap_or_else(|| "(null)".into());
             let text = format!("{}/{} changed its FQDN from {was} to {word} {BY}", backend.name, server.name);

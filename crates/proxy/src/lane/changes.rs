@@ -344,7 +344,7 @@ pub(crate) fn alert(local: &Local, backend: &Backend, level: Level, line: &str) 
 }
 
 /// Writes a line to the backend's log targets, and as a warning to standard error.
-pub(crate) fn say(local: &Local, backend: &Backend, level: Level, text: &str) {
+pub fn say(local: &Local, backend: &Backend, level: Level, text: &str) {
     tell(local, backend, level, "WARNING", text);
 }
 
@@ -355,7 +355,7 @@ pub(crate) fn tell(local: &Local, backend: &Backend, level: Level, severity: &st
 }
 
 /// Writes a line to the log targets of `global`.
-pub(crate) fn log_globally(local: &Local, level: Level, text: &str) {
+pub fn log_globally(local: &Local, level: Level, text: &str) {
     let logs = &local.generation.logs;
     write(local, &logs.global, &logs.tag, level, text);
 }

@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 /// Reports a check's result to the balancer and to the logs.
-pub(crate) fn tell(local: &Local, backend: &Backend, index: Index, is_new: bool, change: Option<Change>) {
+pub fn tell(local: &Local, backend: &Backend, index: Index, is_new: bool, change: Option<Change>) {
     let server = &backend.servers[index.get()];
     let Some(check) = &server.check else { return };
     let report = check.board.read();
@@ -34,7 +34,7 @@ pub(crate) fn tell(local: &Local, backend: &Backend, index: Index, is_new: bool,
 }
 
 /// Logs the line of `option log-health-checks`.
-pub(crate) fn log_check(local: &Local, backend: &Backend, index: Index, kind: &str, report: &Report) {
+pub fn log_check(local: &Local, backend: &Backend, index: Index, kind: &str, report: &Report) {
     let server = &backend.servers[index.get()];
     let mut line = String::new();
     let backup = if server.backup { "backup " } else { "" };
@@ -56,7 +56,7 @@ pub(crate) fn log_check(local: &Local, backend: &Backend, index: Index, kind: &s
 }
 
 /// Appends the result of a check in words.
-pub(crate) fn reason(line: &mut String, result: &CheckResult, took: Duration) {
+pub fn reason(line: &mut String, result: &CheckResult, took: Duration) {
     let _ = write!(line, ", reason: {}", result.status.description());
     if let Some(code) = result.code {
         let _ = write!(line, ", code: {code}");

@@ -20,7 +20,7 @@ const KEPT: usize = 256;
 
 /// Kept sockets of a lane, for connectors that are [plain](manylane_net::Connector::is_plain).
 #[derive(Default)]
-pub(crate) struct CheckSockets {
+pub struct CheckSockets {
     v4: RefCell<Vec<Stream>>,
     v6: RefCell<Vec<Stream>>,
 }
@@ -33,7 +33,7 @@ impl CheckSockets {
     /// Returns true if a socket that was connected to this address is as good as new once it is disconnected.
     /// A socket that reached an IPv4 address by IPv6 keeps doing so, and a socket that reached a scope stays
     /// bound to it.
-    pub(crate) fn leaves_no_trace(to: &SocketAddr) -> bool {
+    pub fn leaves_no_trace(to: &SocketAddr) -> bool {
         match to {
             SocketAddr::V4(_) => true,
             SocketAddr::V6(to) => {
@@ -47,12 +47,12 @@ impl CheckSockets {
     }
 
     /// Takes a socket that can be connected to `to`.
-    pub(crate) fn take(&self, to: &SocketAddr) -> Option<Stream> {
+    pub fn take(&self, to: &SocketAddr) -> Option<Stream> {
         self.of(to).borrow_mut().pop()
     }
 
     /// Resets the connection to `to` and keeps its socket.
-    pub(crate) fn put(&self, to: &SocketAddr, stream: Stream) {
+    pub fn put(&self, to: &SocketAddr, stream: Stream) {
         let mut kept = self.of(to).borrow_mut();
         if kept.len() >= KEPT || stream.disconnect().is_err() {
             // without the reset the connection would stay in TIME_WAIT

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 /// Kind of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CheckKind {
+pub enum CheckKind {
     /// Asks the server.
     Health,
     /// Asks the agent beside the server.
@@ -21,13 +21,13 @@ pub(crate) enum CheckKind {
 /// State that all checks of a lane share, across generations. A generation that allows another number of
 /// concurrent checks begins a new one.
 #[derive(Debug)]
-pub(crate) struct Checks {
+pub struct Checks {
     /// Limit of concurrent checks.
-    pub(crate) conn_limit: ConnLimit,
+    pub conn_limit: ConnLimit,
     /// Kept sockets of checks that only connect.
-    pub(crate) sockets: CheckSockets,
+    pub sockets: CheckSockets,
     /// Happens when the checks of the lane end.
-    pub(crate) over: Event,
+    pub over: Event,
 }
 
 impl Checks {
@@ -43,7 +43,7 @@ impl Checks {
 impl Local {
     /// Returns the oldest generation's state that shares these checks and does not stop: a later generation
     /// may fail to start.
-    pub(crate) fn predecessor(&self) -> Option<Rc<Self>> {
+    pub fn predecessor(&self) -> Option<Rc<Self>> {
         Self::all().find(|other| {
             Rc::ptr_eq(&other.checks, &self.checks)
                 && !std::ptr::eq(&**other, self)
@@ -66,7 +66,7 @@ impl Local {
 
 /// Returns the checks of a generation that `other` does not have. A backend that both generations share costs
 /// one comparison.
-pub(crate) fn checks_beside<'a>(
+pub fn checks_beside<'a>(
     own: &'a Generation,
     other: Option<&'a Generation>,
 ) -> impl Iterator<Item = (&'a Backend, &'a Arc<Server>, CheckKind)> {
@@ -89,7 +89,7 @@ pub(crate) fn checks_beside<'a>(
 }
 
 /// Returns the backend and the server that have this check in a generation.
-pub(crate) fn find(
+pub fn find(
     generation: &Generation,
     backend: &str,
     server: &Arc<Server>,
@@ -106,7 +106,8 @@ pub(crate) fn find(
 }
 
 impl CheckKind {
-    pub(crate) fn of(self, server: &Server) -> Option<&ServerCheck> {
+    /// Returns the server's check of this kind.
+    pub fn of(self, server: &Server) -> Option<&ServerCheck> {
         if self == Self::Agent { server.agent.as_ref() } else { server.check.as_ref() }
     }
 }

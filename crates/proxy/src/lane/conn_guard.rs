@@ -7,12 +7,12 @@ use manylane_sched::{Here, TaskKind, Time};
 use manylane_sync::Arc;
 
 /// Kind of the tasks of clients' connections.
-pub(crate) static SESSION: TaskKind = TaskKind::new("session");
+pub static SESSION: TaskKind = TaskKind::new("session");
 
 /// Permits that a connection holds while it is served: one of each of three limits, and of a fourth with TLS.
 /// Also counts the connection.
 #[derive(Debug)]
-pub(crate) struct ConnGuard {
+pub struct ConnGuard {
     pub(crate) generation: Arc<Generation>,
     pub(crate) frontend: usize,
     pub(crate) listener: usize,
@@ -24,12 +24,7 @@ pub(crate) struct ConnGuard {
 
 impl ConnGuard {
     /// Waits for the rates, then for a permit of each limit.
-    pub(crate) async fn enter(
-        here: Here,
-        generation: Arc<Generation>,
-        frontend: usize,
-        listener: usize,
-    ) -> Self {
+    pub async fn enter(here: Here, generation: Arc<Generation>, frontend: usize, listener: usize) -> Self {
         let is_tls = generation.frontends[frontend].listeners[listener].tls.is_some();
         let guard = Self { generation, frontend, listener, is_session: false, is_tls };
         let generation = &guard.generation;

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 /// An event that happens once, or again for waiters that ask again. It stays on one lane.
 #[derive(Debug, Default)]
-pub(crate) struct Event {
+pub struct Event {
     happened: Cell<bool>,
     waiters: RefCell<Waiters>,
 }
@@ -37,7 +37,7 @@ impl Waiters {
 
 /// A waiter that borrows the event.
 #[derive(Debug)]
-pub(crate) struct Waiter<'a> {
+pub struct Waiter<'a> {
     event: &'a Event,
     slot: WaiterSlot,
 }
@@ -49,7 +49,7 @@ pub(crate) struct WaiterSlot(Option<NonZero<u32>>);
 
 impl Event {
     /// Lets the event happen and wakes all waiters.
-    pub(crate) fn happen(&self) {
+    pub fn happen(&self) {
         self.happened.set(true);
         let wakers: Vec<Waker> =
             self.waiters.borrow_mut().wakers.iter_mut().filter_map(Option::take).collect();
@@ -59,12 +59,12 @@ impl Event {
     }
 
     /// Returns true if the event has happened.
-    pub(crate) fn has_happened(&self) -> bool {
+    pub fn has_happened(&self) -> bool {
         self.happened.get()
     }
 
     /// Returns a waiter. It takes a slot only when it is polled.
-    pub(crate) fn waiter(&self) -> Waiter<'_> {
+    pub fn waiter(&self) -> Waiter<'_> {
         Waiter { event: self, slot: WaiterSlot::default() }
     }
 
@@ -112,7 +112,7 @@ impl Event {
 
 impl Waiter<'_> {
     /// Like [`Event::poll`].
-    pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
+    pub fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
         self.event.poll(&mut self.slot, context)
     }
 

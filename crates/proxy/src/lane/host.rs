@@ -146,7 +146,7 @@ impl Host for Local {
 }
 
 /// Returns the number of streams of a backend.
-pub(crate) fn current_of(backend: &Backend) -> u64 {
+pub fn current_of(backend: &Backend) -> u64 {
     let begun = backend.counts.read_cheap_one(|counts| &counts.streams);
     begun.saturating_sub(backend.counts.read_cheap_one(|counts| &counts.streams_ended))
 }

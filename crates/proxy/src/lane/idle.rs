@@ -80,12 +80,13 @@ impl Drop for IdleClient {
 
 /// A server connection that no request uses.
 #[derive(Debug)]
-pub(crate) struct Idle {
-    pub(crate) connection: Connection,
+pub struct Idle {
+    /// The connection.
+    pub connection: Connection,
     /// Number of requests that it has served.
-    pub(crate) served: u32,
+    pub served: u32,
     /// Its share of the server's `maxconn`, if connections count. Freed behind the connection.
-    pub(crate) slot: Option<ConnSlot>,
+    pub slot: Option<ConnSlot>,
 }
 
 impl Idle {
@@ -152,13 +153,13 @@ impl Local {
     }
 
     /// Takes an idle connection for a check. Asks no other lane, since a check is no reason to wake one.
-    pub(crate) fn take_own(&self, backend: &Backend, index: Index) -> Option<Idle> {
+    pub fn take_own(&self, backend: &Backend, index: Index) -> Option<Idle> {
         let key = Self::own_key(&backend.servers[index.get()])?;
         self.take_kept(backend, index, key, 0)
     }
 
     /// Keeps the connection of a check for requests and for the next check.
-    pub(crate) fn keep_own(&self, backend: &Backend, index: Index, idle: Idle) {
+    pub fn keep_own(&self, backend: &Backend, index: Index, idle: Idle) {
         if let Some(key) = Self::own_key(&backend.servers[index.get()]) {
             self.keep(backend, index, key, idle);
         }

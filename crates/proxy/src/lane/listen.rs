@@ -11,17 +11,21 @@ use std::fmt;
 /// The sockets of a listener.
 #[derive(Debug)]
 pub struct BoundListener {
-    pub(crate) frontend: usize,
-    pub(crate) listener: usize,
-    pub(crate) sockets: Arc<[Bound]>,
+    /// Number of the frontend in its generation.
+    pub frontend: usize,
+    /// Number of the listener in the frontend.
+    pub listener: usize,
+    /// One for each lane that accepts by a socket of its own; else one for all.
+    pub sockets: Arc<[Bound]>,
     /// The settings that the sockets were made with, whatever newer files say.
-    pub(crate) made: SocketSettings,
+    pub made: SocketSettings,
 }
 
 /// Settings that a socket is made with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SocketSettings {
-    pub(crate) options: ListenOptions,
+pub struct SocketSettings {
+    /// Options of `bind`.
+    pub options: ListenOptions,
     user: Option<Owner>,
     group: Option<Owner>,
     count: usize,

@@ -33,8 +33,10 @@ use std::time::Duration;
 pub struct Local {
     /// Serial number among all states that the lane had; later ones have larger numbers.
     pub(crate) serial: u64,
-    pub(crate) io: Io,
-    pub(crate) generation: Arc<Generation>,
+    /// The lane's driver.
+    pub io: Io,
+    /// The generation that is served.
+    pub generation: Arc<Generation>,
     /// Connectors by server number.
     pub(crate) connectors: Box<[Rc<Connector>]>,
     /// Idle connections to servers, by backend number.
@@ -48,19 +50,19 @@ pub struct Local {
     /// How often other lanes were asked for a connection.
     pub(crate) transfer_requests: Cell<usize>,
     /// Lanes that serve the generation.
-    pub(crate) lane_ids: RefCell<Box<[LaneId]>>,
+    pub lane_ids: RefCell<Box<[LaneId]>>,
     /// The listeners, as long as a task of this lane accepts from them.
-    pub(crate) bound: RefCell<Weak<Vec<BoundListener>>>,
+    pub bound: RefCell<Weak<Vec<BoundListener>>>,
     /// Checks of servers, which other generations on the lane may share.
-    pub(crate) checks: Rc<Checks>,
+    pub checks: Rc<Checks>,
     /// Streams of this lane that are with servers.
     pub(crate) streams: Streams,
     /// Happens when the generation takes no more connections and closes idle ones.
-    pub(crate) stopping: Event,
+    pub stopping: Event,
     /// Access to published values; all generations on the lane share it.
     reader: Rc<RefCell<Reader>>,
     /// Process number, which each log line has; asking the system for it is a system call.
-    pub(crate) pid: u32,
+    pub pid: u32,
     /// Log lines that are not sent yet.
     pub(crate) logs: LaneLogs,
     /// Buffer for log lines.
@@ -68,11 +70,11 @@ pub struct Local {
     /// Scratch memory of `balance log-hash`, if there is any.
     pub(super) log_memory: RefCell<Option<manylane_expr::Lane>>,
     /// Scratch memory of expressions.
-    pub(crate) memory: RefCell<manylane_expr::Lane>,
+    pub memory: RefCell<manylane_expr::Lane>,
     /// Free list of [`Scopes`](crate::scopes::Scopes) between requests.
     pub(crate) scopes: Spare,
     /// Stick tables of the generation.
-    pub(crate) tables: Rc<LaneTables>,
+    pub tables: Rc<LaneTables>,
     /// State of a soft stop with `close-spread-time`.
     spread: Cell<Option<Spread>>,
     /// Results of hashed passwords.
@@ -290,7 +292,7 @@ impl Local {
     }
 
     /// Sets this lane's share of `maxpipes` and `tune.buffers.limit`, at least one each.
-    pub(crate) fn share_limits(&self) {
+    pub fn share_limits(&self) {
         let process = &self.generation.process;
         let share = |most: usize| (most / self.lane_ids.borrow().len().max(1)).max(1);
         self.io.set_most_pipes(process.most_pipes.map_or(usize::MAX, share));
@@ -312,7 +314,7 @@ impl Local {
 
     /// Iterates over the calling lane's states of all generations, the newest last. A generation that comes
     /// meanwhile is included, one that goes is not. Allocates nothing.
-    pub(crate) fn all() -> impl Iterator<Item = Rc<Self>> {
+    pub fn all() -> impl Iterator<Item = Rc<Self>> {
         let mut next = 0;
         std::iter::from_fn(move || {
             let local = SERVED.with_borrow(|served| {
@@ -344,7 +346,7 @@ impl Local {
     }
 
     /// Returns access to published values. Callers must not hold it across a wait.
-    pub(crate) fn reader(&self) -> Ref<'_, Reader> {
+    pub fn reader(&self) -> Ref<'_, Reader> {
         self.reader.borrow()
     }
 
@@ -478,7 +480,7 @@ impl Local {
     }
 
     /// Returns the number of lanes that serve the generation.
-    pub(crate) fn lanes(&self) -> usize {
+    pub fn lanes(&self) -> usize {
         self.lane_ids.borrow().len().max(1)
     }
 
@@ -524,11 +526,13 @@ impl Local {
         self.over.get()
     }
 
-    pub(crate) fn begun(&self) {
+    /// Counts a session that begins.
+    pub fn begun(&self) {
         self.sessions.set(self.sessions.get() + 1);
     }
 
-    pub(crate) fn ended(&self) {
+    /// Counts a session that has ended. After the last one a stopping generation reports that it is empty.
+    pub fn ended(&self) {
         self.quiescent();
         self.sessions.set(self.sessions.get() - 1);
         if self.sessions.get() == 0 && self.stopping.has_happened() {
@@ -539,7 +543,7 @@ impl Local {
     /// Closes connections that were not needed, warms up servers and frees replaced values and memory, once
     /// per [`HOUSEKEEPING`], until the generation stops. If no other generation serves on the lane then, goes
     /// on for its memory until the lane ends: sessions may last, and need what others leave.
-    pub(crate) async fn housekeeping(self: Rc<Self>) {
+    pub async fn housekeeping(self: Rc<Self>) {
         let here = self.here();
         let mut round = 0;
         let mut free = || {
@@ -602,7 +606,7 @@ impl Local {
     }
 
     /// Returns the newest state of the lane that does not stop, unless it is this one.
-    pub(crate) fn successor(&self) -> Option<Rc<Self>> {
+    pub fn successor(&self) -> Option<Rc<Self>> {
         Self::newest().filter(|newest| !std::ptr::eq(&**newest, self))
     }
 }

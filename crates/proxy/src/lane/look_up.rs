@@ -13,7 +13,7 @@ const LONGEST_LOOK_UP: Duration = Duration::from_secs(60);
 
 impl Local {
     /// Returns the address that a rule asks for; `None` if there is none or it is not known in time.
-    pub(crate) async fn look_up(&self, section: usize, question: Arc<Question>) -> Option<IpAddr> {
+    pub async fn look_up(&self, section: usize, question: Arc<Question>) -> Option<IpAddr> {
         let section = &self.generation.resolvers[section];
         if !section.order(Order::Ask(question.clone())) {
             return None;

@@ -25,22 +25,26 @@ mod succeed;
 mod timer;
 
 pub use changes::{administer, answer, change, find, set_maxconn, set_weight, stopped, warn};
-pub(crate) use changes::{log_globally, say, tell, tell_console};
-pub(crate) use check_report::{log_check, reason, tell as tell_of_check};
-pub(crate) use check_sockets::CheckSockets;
-pub(crate) use checks::{CheckKind, Checks, checks_beside, find as find_check};
-pub(crate) use conn_guard::{ConnGuard, SESSION};
+pub use changes::{log_globally, say};
+pub(crate) use changes::{tell, tell_console};
+pub use check_report::{log_check, reason, tell as tell_of_check};
+pub use check_sockets::CheckSockets;
+pub use checks::{CheckKind, Checks, checks_beside, find as find_check};
+pub use conn_guard::{ConnGuard, SESSION};
 pub(crate) use datagrams::datagram_listeners;
-pub(crate) use event::{Event, WaiterSlot};
-pub(crate) use host::{backend_named, current_of};
-pub(crate) use idle::{Idle, IdleClient, hasher};
+pub use event::Event;
+pub(crate) use event::WaiterSlot;
+pub(crate) use host::backend_named;
+pub use host::current_of;
+pub use idle::Idle;
+pub(crate) use idle::{IdleClient, hasher};
 pub use listen::{
     Backlogs, BindFailure, BoundListener, ListenersBeside, bind, bind_beside, bind_listener, listen_again,
 };
 pub use local::{Local, offline};
 pub(crate) use local::{PageServed, replaced};
 pub(crate) use observe::{Observation, observe};
-pub(crate) use passwords::{THREADS, hashing};
+pub use passwords::{THREADS, hashing};
 pub(crate) use permit::{HeadersBeforeTls, NoPermit, ServerPermit, SetTime, Wanted};
 pub(crate) use room::Room;
 pub(crate) use shared_conns::SETTINGS_TIMEOUT;

@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 
 /// Number of threads that hash passwords. Wrong passwords cost as much as right ones and must not take all
 /// processors from the lanes.
-pub(crate) const THREADS: usize = 2;
+pub const THREADS: usize = 2;
 
 /// Most passwords that wait for a thread. Beyond that, requests get a 503.
 const WAITING: usize = 256;
@@ -28,7 +28,7 @@ const WAITING: usize = 256;
 const MOST: usize = 4096;
 
 /// Returns the pool of threads, which start when there is something to hash.
-pub(crate) fn hashing() -> &'static BlockingPool {
+pub fn hashing() -> &'static BlockingPool {
     static POOL: OnceLock<Arc<BlockingPool>> = OnceLock::new();
     POOL.get_or_init(|| Arc::new(BlockingPool::new(THREADS, WAITING)))
 }

@@ -46,11 +46,7 @@ impl Local {
     }
 
     /// Returns the state, the frontend and the listener with which connections of a listener begin.
-    pub(crate) fn successor_or_self(
-        self: &Rc<Self>,
-        frontend: usize,
-        listener: usize,
-    ) -> (Rc<Self>, usize, usize) {
+    pub fn successor_or_self(self: &Rc<Self>, frontend: usize, listener: usize) -> (Rc<Self>, usize, usize) {
         let own = &self.generation.frontends[frontend];
         match self.successor_at(own, &own.listeners[listener]) {
             Some(Successor { local, frontend, listener }) => (local, frontend, listener),
@@ -60,7 +56,7 @@ impl Local {
 
     /// Returns the calling lane's state of the generation that accepted a connection, or of the one that
     /// replaced it.
-    pub(crate) fn for_guard(guard: &mut ConnGuard) -> Option<Rc<Self>> {
+    pub fn for_guard(guard: &mut ConnGuard) -> Option<Rc<Self>> {
         if let Some(local) = Self::of(&guard.generation) {
             return Some(local);
         }

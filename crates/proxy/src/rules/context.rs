@@ -100,12 +100,12 @@ impl<'a> EvalPhase<'a> {
 }
 
 /// Returns a proxy in the form of samples.
-pub(crate) fn proxy_info<'a>(id: u32, name: &'a str, default_backend: &'a [u8]) -> ProxyInfo<'a> {
+pub fn proxy_info<'a>(id: u32, name: &'a str, default_backend: &'a [u8]) -> ProxyInfo<'a> {
     ProxyInfo { id: id.into(), name: name.as_bytes(), default_backend }
 }
 
 /// Returns the result of a TLS handshake in the form of samples.
-pub(crate) fn tls_info(info: &Info) -> TlsInfo<'_> {
+pub fn tls_info(info: &Info) -> TlsInfo<'_> {
     let failed = info.failed.unwrap_or_default();
     let verified = info.verified;
     // Without a verdict about a chain, samples get the reason that rustls gave for the failure.
@@ -137,11 +137,18 @@ pub(crate) fn tls_info(info: &Info) -> TlsInfo<'_> {
 }
 
 /// Settings of a stream or a check, and of its proxies.
-pub(crate) struct SettingsOf<'a> {
+pub struct SettingsOf<'a> {
     pub(crate) frontend: Option<&'a Frontend>,
     pub(crate) backend: Option<&'a Backend>,
     /// Settings of rules.
     pub(crate) memory: Option<&'a Memory>,
+}
+
+impl<'a> SettingsOf<'a> {
+    /// Settings of a check of a server in `backend`, for which no rule has run.
+    pub fn of_check(backend: &'a Backend) -> Self {
+        Self { frontend: None, backend: Some(backend), memory: None }
+    }
 }
 
 impl SettingsOf<'_> {

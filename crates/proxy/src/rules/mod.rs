@@ -18,7 +18,8 @@ pub(crate) use apply::{
     Verdict, Walk, after_response, any_holds, apply, backend_of, chosen_backend, chosen_server,
     first_persist, takes_streams,
 };
-pub(crate) use context::{EvalContext, EvalPhase, SettingsOf, proxy_info, tls_info};
+pub(crate) use context::{EvalContext, EvalPhase};
+pub use context::{SettingsOf, proxy_info, tls_info};
 pub(crate) use forward::forward;
 pub(crate) use key::{key, of_rdp_cookie};
 pub(crate) use log::{Record, logs_step, refused};

@@ -9,9 +9,8 @@ mod tracks;
 pub(crate) use bandwidth::{Limits, Shared};
 pub(crate) use links::{BackLink, Links};
 pub(crate) use memory::{CapturesOf, LONGEST_ID, LogLevel, Memory, StreamText, digits};
-pub(crate) use tracks::{
-    Countable, HeldEntry, LaneTables, SessionTracks, TableView, Tracked, Tracks, millis as table_millis,
-};
+pub use tracks::millis as table_millis;
+pub(crate) use tracks::{Countable, HeldEntry, LaneTables, SessionTracks, TableView, Tracked, Tracks};
 
 use manylane_expr::Variables;
 use std::cell::RefCell;

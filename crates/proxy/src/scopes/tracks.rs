@@ -15,13 +15,13 @@ use std::rc::Rc;
 pub(crate) const MAX_COUNTERS: usize = 15;
 
 /// Returns the time in milliseconds, as stick tables count it.
-pub(crate) fn millis(time: Time) -> u64 {
+pub fn millis(time: Time) -> u64 {
     time.as_nanos() / 1_000_000
 }
 
 /// A lane's handles of its generation's stick tables.
 #[derive(Debug)]
-pub(crate) struct LaneTables(Box<[StickTable]>);
+pub struct LaneTables(Box<[StickTable]>);
 
 impl LaneTables {
     pub(crate) fn new(tables: &[StickTable]) -> Rc<Self> {
@@ -34,7 +34,7 @@ impl LaneTables {
         self.0.is_empty()
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Table> {
+    pub fn all(&self) -> impl Iterator<Item = &Table> {
         self.0.iter().map(|table| &*table.table)
     }
 

@@ -533,6 +533,6 @@ fn link_error(error: &TransferError, asks: bool) -> LinkError {
 }
 
 /// Returns true if ALPN has selected HTTP/2.
-pub(crate) fn has_agreed_on_h2(connection: &Connection) -> bool {
+pub fn has_agreed_on_h2(connection: &Connection) -> bool {
     connection.tls().and_then(|tls| tls.info()).is_some_and(|info| info.alpn.as_deref() == Some(b"h2"))
 }

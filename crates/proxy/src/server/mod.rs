@@ -6,10 +6,10 @@ mod leaving;
 mod pool_key;
 mod tls_guard;
 
+pub use connect::has_agreed_on_h2;
 pub(crate) use connect::{
-    Attempt, IdleConn, Tried, at_once, connect, enter, has_agreed_on_h2, remember_address, remember_link,
-    shaken_with, waiting,
+    Attempt, IdleConn, Tried, at_once, connect, enter, remember_address, remember_link, shaken_with, waiting,
 };
 pub(crate) use header::{header, headers_before_tls};
 pub(crate) use pool_key::{PoolKey, pool_key};
-pub(crate) use tls_guard::TlsGuard;
+pub use tls_guard::TlsGuard;

@@ -7,7 +7,7 @@ use manylane_sync::Arc;
 
 /// The guard. Drop it on the lane where it began, since counters are per lane.
 #[derive(Debug)]
-pub(crate) struct TlsGuard {
+pub struct TlsGuard {
     stats: Arc<ProcessStats>,
     conn_limit: Arc<ConnLimit>,
 }
@@ -15,7 +15,7 @@ pub(crate) struct TlsGuard {
 impl TlsGuard {
     /// Returns the guard, or `None` if `maxsslconn` is reached. Does not wait, since the client of this
     /// request may hold the permit that it would wait for.
-    pub(crate) fn begin(generation: &Generation) -> Option<Self> {
+    pub fn begin(generation: &Generation) -> Option<Self> {
         if !generation.tls_conn_limit.try_enter() {
             return None;
         }

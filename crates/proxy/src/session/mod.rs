@@ -25,7 +25,7 @@ use std::task::{Context, Poll, ready};
 
 /// Task of a connection on the lane that serves it. The task is small while the session is idle.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub struct Session {
     state: State,
     /// `None` when the session is over.
     held: Option<SessionParts>,
@@ -59,7 +59,7 @@ enum State {
 impl Session {
     /// Returns the task of a connection on the lane of `local`. Without `local`, because the lane no longer
     /// serves the generation, the task closes the connection.
-    pub(crate) fn new(
+    pub fn new(
         local: Option<Rc<Local>>,
         incoming: Incoming,
         lane_guard: LaneGuard,

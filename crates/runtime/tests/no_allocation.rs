@@ -9,7 +9,8 @@
 use manylane_io::{Driver, DriverChoice, Kind};
 use manylane_net::HandedOver;
 use manylane_plan::Generation;
-use manylane_proxy::{BoundListener, Local, accept, bind};
+use manylane_proxy::{BoundListener, Local, bind};
+use manylane_runtime::accept;
 use manylane_sched::{Config, Lane, Remote, Time};
 use manylane_sync::{Arc, LaneId};
 use std::io::{Read, Write};

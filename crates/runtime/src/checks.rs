@@ -1,11 +1,6 @@
 //! Runs health checks: one lane checks each server and reports the results to the balancer.
 
 use super::check_words::CheckWords;
-use crate::lane::{
-    CheckKind, CheckSockets, Checks, Event, Idle, Local, checks_beside, find_check as find,
-    tell_of_check as tell,
-};
-use crate::server::TlsGuard;
 use manylane_balance::Index;
 use manylane_buf::Chain;
 use manylane_check::{
@@ -17,6 +12,11 @@ use manylane_net::proxy_protocol::{EndpointPair, HeaderContents, emit_v1, emit_v
 use manylane_net::{ConnPurpose, Connection, Connector, Endpoint, Step, TransferError};
 use manylane_plan::ConnLimit;
 use manylane_plan::generation::{Backend, CheckTimeouts, SendHeader, Server, ServerCheck};
+use manylane_proxy::TlsGuard;
+use manylane_proxy::{
+    CheckKind, CheckSockets, Checks, Event, Idle, Local, checks_beside, find_check as find,
+    tell_of_check as tell,
+};
 use manylane_sched::{Class, Here, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
 use manylane_tls::{ClientContext, Hello, ServerName};
@@ -394,7 +394,7 @@ async fn steps(
                                 }
                             }
                         };
-                        if crate::server::has_agreed_on_h2(&made) {
+                        if manylane_proxy::has_agreed_on_h2(&made) {
                             run.agreed_on_h2();
                         }
                         if asks {

@@ -3,11 +3,11 @@
 
 use super::checks::encrypted;
 use super::http_answer::{AnswerReader, HttpAnswer};
-use crate::lane::Local;
 use manylane_buf::Chain;
 use manylane_http::Method;
 use manylane_net::{ConnectOptions, Connection, Connector, Endpoint};
 use manylane_plan::generation::{HttpClientSettings, Question};
+use manylane_proxy::Local;
 use manylane_resolve::{Kind, Name};
 use manylane_sched::BlockingPool;
 use manylane_sync::Arc;

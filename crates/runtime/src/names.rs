@@ -13,7 +13,6 @@
 //!    this, and the other waits: it ends with its generation, or continues if the later generation fails.
 
 use super::checks::{CheckGuard, unless_stopped};
-use crate::lane::{Local, change, say, set_weight};
 use manylane_balance::{Availability, Index};
 use manylane_buf::{Chain, Segment};
 use manylane_io::{Datagram, Outgoing};
@@ -23,6 +22,7 @@ use manylane_net::{ConnectOptions, Connector, Endpoint};
 use manylane_plan::ConnLimit;
 use manylane_plan::generation::notify::Notify;
 use manylane_plan::generation::{Backend, Order, Question, Resolvers, ServerAddrState, ServerNumber};
+use manylane_proxy::{Local, change, say, set_weight};
 use manylane_resolve::{
     AddressChoice, AnswerOutcome, AssignmentChange, Entry, Id, Item, Kind, Name, NameUpdate, Query, Section,
     Service, ServiceMember, Status, TcpMessage, choose, members, weight,

@@ -3,8 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
-use crate::lane::{THREADS, hashing};
-use crate::{Local, accept, bind};
+use crate::accept;
 use manylane_config::cond::Build;
 use manylane_config::lex::Environment;
 use manylane_config::load;
@@ -13,6 +12,7 @@ use manylane_io::{Driver, DriverChoice, Kind};
 use manylane_net::HandedOver;
 use manylane_plan::Generation;
 use manylane_plan::generation::{Order, Question, StartOptions};
+use manylane_proxy::{Local, THREADS, bind, hashing};
 use manylane_resolve::Name;
 use manylane_sched::{Config, Here, Lane, Time};
 use manylane_sync::Arc;

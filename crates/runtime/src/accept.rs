@@ -1,20 +1,17 @@
 //! From listeners to sessions: accepts within `maxconn`, and gives connections to the least loaded lane.
 
+use super::ACCEPTOR_RETRY;
 use super::checks::unless_stopped;
-use crate::lane::{BoundListener, ConnGuard, Local, SESSION};
-use crate::session::Session;
 use manylane_net::{Acceptor, Balance, Bound, Endpoint, Incoming, PendingAccepts};
 use manylane_plan::generation::{Frontend, FrontendGateState, Generation, Listener, has_lanes};
+use manylane_proxy::Session;
+use manylane_proxy::{BoundListener, ConnGuard, Local, SESSION};
 use manylane_sched::{Class, Here, Remote, TaskKind};
 use manylane_sync::{Arc, LaneId};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Duration;
-
-/// Pause before the next try to accept again, if the system has no descriptor or no memory for it.
-pub(super) const ACCEPTOR_RETRY: Duration = Duration::from_millis(100);
 
 static ACCEPT: TaskKind = TaskKind::new("accept");
 static GATES: TaskKind = TaskKind::new("frontend enabled or disabled");
@@ -43,7 +40,7 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
     super::acme::start(local, lanes)?;
     super::watch::start(local, lanes)?;
     super::peers::start(local, lanes)?;
-    crate::forward::start(local, lanes)?;
+    manylane_proxy::forward::start(local, lanes)?;
     *local.bound.borrow_mut() = Arc::downgrade(bound);
     for (which, listener) in bound.iter().enumerate() {
         // The gate was closed before this generation began.
@@ -243,7 +240,7 @@ pub fn set_gate(frontend: &Frontend, to: FrontendGateState) -> Result<FrontendGa
     for lane in manylane_sched::report() {
         let make = |here: Here| async move {
             here.wake_kind(&ACCEPT);
-            here.wake_kind(&crate::forward::RECEIVE);
+            here.wake_kind(&manylane_proxy::forward::RECEIVE);
         };
         // A lane that has ended accepts nothing.
         let _ = Remote::new(lane.lane).spawn_with(&GATES, Class::Urgent, make);

@@ -1,7 +1,5 @@
 //! Evaluates the expressions of health checks.
 
-use crate::lane::{Local, current_of};
-use crate::rules::{SettingsOf, proxy_info, tls_info};
 use manylane_balance::Index;
 use manylane_check::{CheckInput, Evaluate, HealthState, Setting, Value as To};
 use manylane_expr::{
@@ -11,6 +9,8 @@ use manylane_expr::{
 use manylane_net::{Connection, Endpoint};
 use manylane_plan::clock::now;
 use manylane_plan::generation::{Backend, Server, ServerCheck};
+use manylane_proxy::{Local, current_of};
+use manylane_proxy::{SettingsOf, proxy_info, tls_info};
 use manylane_tls::Info;
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -96,7 +96,7 @@ impl<'a> CheckWords<'a> {
             client: &client,
             server: &server,
             links: None,
-            settings: Some(&SettingsOf { frontend: None, backend: Some(backend), memory: None }),
+            settings: Some(&SettingsOf::of_check(backend)),
             stream: &stream,
             log: Some(&log),
             variables: manylane_expr::Scopes {

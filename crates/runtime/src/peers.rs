@@ -9,12 +9,8 @@
 //!    have received and what is still to be sent. Connections are closed and made again.
 //! 4. A process that stops first sends everything to the process that listens in its place, if there is one.
 
-use super::accept::ACCEPTOR_RETRY;
+use super::ACCEPTOR_RETRY;
 use super::checks::{encrypted, unless_happens, unless_stopped};
-use crate::lane::{Event, Local};
-use crate::message_buffer::MessageBuffer;
-use crate::scopes::table_millis;
-use crate::server::TlsGuard;
 use manylane_buf::Chain;
 use manylane_net::{Bound, ConnectOptions, Connection, Connector, Incoming};
 use manylane_peers::{
@@ -22,6 +18,10 @@ use manylane_peers::{
 };
 use manylane_plan::generation::notify::Notify;
 use manylane_plan::generation::{Peer, PeerLink, Peers, PeersReport, PeersTls};
+use manylane_proxy::MessageBuffer;
+use manylane_proxy::TlsGuard;
+use manylane_proxy::table_millis;
+use manylane_proxy::{Event, Local};
 use manylane_sched::{Class, TaskKind};
 use manylane_sync::{Arc, LaneId};
 use manylane_tls::ServerContext;

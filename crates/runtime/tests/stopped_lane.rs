@@ -7,7 +7,8 @@
 use manylane_io::{Driver, DriverChoice, Kind};
 use manylane_net::HandedOver;
 use manylane_pool::reserve::{self, Reserving};
-use manylane_proxy::{Local, accept, bind};
+use manylane_proxy::{Local, bind};
+use manylane_runtime::accept;
 use manylane_sched::{Class, Config, Lane, TaskKind};
 use manylane_sync::Arc;
 use std::alloc::System;

@@ -8,11 +8,11 @@
 //!    it, so no zombie remains.
 //! 3. When a check is abandoned because its lane stops, rule 2 still ends its program.
 
-use crate::lane::Local;
 use manylane_balance::Index;
 use manylane_check::{CheckResult, Status};
 use manylane_net::Endpoint;
 use manylane_plan::generation::{Backend, CheckTimeouts, Program, Server, ServerCheck};
+use manylane_proxy::Local;
 use manylane_sched::BlockingPool;
 use manylane_sync::Arc;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -13,7 +13,6 @@
 
 use super::checks::unless_stopped;
 use super::http_client::{self, aside, pool};
-use crate::lane::{Local, log_globally};
 use manylane_acme::{
     Answer, Challenge, Failure, KeyKind, LONGEST_ANSWER, NewKey, Proof, Request, Running, Transport, Wanted,
 };
@@ -21,6 +20,7 @@ use manylane_expr::{EntrySelector, Reference, http_date};
 use manylane_http::Method;
 use manylane_logs::Level;
 use manylane_plan::generation::{AcmeCertificate, certificate_info, server_name};
+use manylane_proxy::{Local, log_globally};
 use manylane_sched::{Class, TaskKind};
 use manylane_sync::LaneId;
 use manylane_tls::AlpnChallenge;
