@@ -77,7 +77,7 @@ impl BytePool {
 
     /// Returns the number of usable bytes of a block: the requested size, rounded up to the alignment.
     #[inline]
-    fn block_size(self) -> usize {
+    pub fn block_size(self) -> usize {
         self.inner.options.layout.size()
     }
 
