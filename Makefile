@@ -50,8 +50,8 @@ GLOBAL_LISTS := $(TESTED) --features manylane-pool/global-pools --test loom_pool
 GLOBAL_BUDGET := $(TESTED) --features manylane-pool/global-pools --test sim_pool global_lists
 # Crates whose own tests would prove nothing new at full speed: they have no threads that race, or only such
 # as race in the tests of the program, too, which run at full speed.
-ALONE := $(addprefix --exclude manylane-,acme check config control expr h1 h2 http logs peers plan proxy \
-	resolve sim tests tls)
+ALONE := $(addprefix --exclude manylane-,acme check config control expr h1 h2 http lanes logs peers plan \
+	proxy resolve rules runtime sim tests tls)
 
 # The suites that compare would build the program by themselves, and with it all that the features of the
 # other crates asked for change anew: they take the one that was built for the tests end to end.

@@ -108,7 +108,8 @@ fn iperf3_sends_both_ways_copied_and_spliced() {
             // Small buffers: iperf3 does not count what lies in them at its end.
             let config = format!(
                 "global\n tune.rcvbuf.client 65536\n tune.rcvbuf.server 65536\n tune.sndbuf.client 65536\n \
-                 tune.sndbuf.server 65536\n{DEFAULTS}{options}listen l\n bind {}\n server s 127.0.0.1:{port}\n",
+                 tune.sndbuf.server 65536\n{DEFAULTS}{options}listen l\n bind {}\n server s \
+                 127.0.0.1:{port}\n",
                 fd(&socket)
             );
             let _program = Manylane::start(&config);

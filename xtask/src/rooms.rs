@@ -43,6 +43,8 @@ pub(crate) static ROOMS: &[Room] = &[
     room("control", Refused, ThroughSync),
     room("runtime", Refused, ThroughSync),
     room("proxy", Refused, ThroughSync),
+    room("rules", Refused, ThroughSync),
+    room("lanes", Refused, ThroughSync),
     room("plan", Refused, ThroughSync),
     room("balance", Refused, ThroughSync),
     room("check", Refused, ThroughSync),

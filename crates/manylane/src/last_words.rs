@@ -1,6 +1,6 @@
 //! Times that streams have after their end was forced, to send last bytes to clients and logs.
 
-use manylane_proxy::Local;
+use manylane_lanes::Local;
 use manylane_sched::Here;
 use std::time::Duration;
 

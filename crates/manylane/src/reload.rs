@@ -9,8 +9,8 @@ use crate::arguments::Arguments;
 use crate::start;
 use crate::system::{self, LimitBefore};
 use manylane_config::diag::ExitCode as Code;
+use manylane_lanes::{BoundListener, ListenersBeside};
 use manylane_plan::Generation;
-use manylane_proxy::{BoundListener, ListenersBeside};
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::future::poll_fn;
@@ -73,7 +73,7 @@ pub(crate) fn read(
     generation.set_maxconn(system::limits(&generation, lanes, arguments.maxconn)?);
     generation.descriptors = system::descriptors();
     generation.acme.make_account_keys((None, None))?;
-    let listeners = manylane_proxy::bind_beside(&generation, lanes, system::owner, before)
+    let listeners = manylane_lanes::bind_beside(&generation, lanes, system::owner, before)
         .map_err(|failures| failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
     for listener in &listeners.as_before {
         let _ = writeln!(

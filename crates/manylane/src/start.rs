@@ -13,11 +13,11 @@ use manylane_config::load;
 use manylane_config::source::Sources;
 use manylane_control::{BoundSockets, Control, Metrics, ProcessInfo};
 use manylane_io::{DriverChoice, Io, Kind};
+use manylane_lanes::BoundListener;
 use manylane_net::hand_over::NotHandedOver;
 use manylane_net::{Address, Bound, Endpoint, HandedOver, Rules};
 use manylane_plan::Generation;
 use manylane_plan::generation::{Process, RuntimeSocket, StartOptions};
-use manylane_proxy::BoundListener;
 use manylane_sync::Arc;
 use manylane_sync::atomic::{AtomicBool, Ordering};
 use nix::sys::signal::{Signal, kill};
@@ -320,7 +320,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         None => HandedOver::default(),
     };
     let bound =
-        manylane_proxy::bind(&generation, lanes, system::owner, &mut handed_over).map_err(|failures| {
+        manylane_lanes::bind(&generation, lanes, system::owner, &mut handed_over).map_err(|failures| {
             for failure in &failures {
                 alert(arguments, failure);
             }

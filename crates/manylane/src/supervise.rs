@@ -11,12 +11,12 @@ use crate::master::Joined;
 use crate::reload::{NewGeneration, Outcome, ReloadWaiter};
 use crate::say;
 use manylane_io::{Driver, DriverChoice, DriverError, Io, IoUringUnavailable, Kind};
+use manylane_lanes::{BoundListener, ListenersBeside, Local};
 use manylane_net::{PendingChanges, load};
 use manylane_plan::Generation;
 use manylane_plan::generation::{
     Backend, Change, Changed, Changes, Frontend, FrontendGateState, MOST_BEHIND,
 };
-use manylane_proxy::{BoundListener, ListenersBeside, Local};
 use manylane_runtime::accept;
 use manylane_sched::{Class, Config, Here, Lane, Poller, Remote, TaskKind, Unpark};
 use manylane_sync::{Arc, LaneId, LockClass, Mutex};
@@ -227,7 +227,7 @@ fn config(generation: &Generation) -> Config {
     }
 }
 
-/// A lane's driver, for lanes that read published values: see [`offline`](manylane_proxy::offline).
+/// A lane's driver, for lanes that read published values: see [`offline`](manylane_lanes::offline).
 struct Quiescent(Driver);
 
 impl Poller for Quiescent {
@@ -240,7 +240,7 @@ impl Poller for Quiescent {
         if timeout == Some(Duration::ZERO) {
             return self.0.poll(here, timeout);
         }
-        manylane_proxy::offline(|| self.0.poll(here, timeout))
+        manylane_lanes::offline(|| self.0.poll(here, timeout))
     }
 
     fn has_work(&self) -> bool {
@@ -622,7 +622,7 @@ impl Supervisor {
         self.numbers += 1;
         let generation = Arc::new(generation);
         let ListenersBeside { bound, backlogs, begun, .. } = listeners;
-        manylane_proxy::listen_again(&generation, &bound);
+        manylane_lanes::listen_again(&generation, &bound);
         let fresh = Serving { number: self.numbers, generation: generation.clone(), bound: Arc::new(bound) };
         let before = std::mem::replace(&mut self.serving, fresh);
         self.begin(Some(&before.generation));
@@ -966,7 +966,7 @@ async fn stop(
     announce(generation, |front, back| {
         // `shutdown frontend` has logged it already.
         let logged = front.is_some_and(|frontend| frontend.gate.state() == FrontendGateState::Shut);
-        (!logged).then(|| manylane_proxy::stopped(front, back))
+        (!logged).then(|| manylane_lanes::stopped(front, back))
     });
     let mut empty = pin!(emptied(here, (lanes, number), retired, (untold, stops)));
     let most = generation.process.hard_stop_after.unwrap_or(Duration::MAX);

@@ -1,11 +1,11 @@
 //! Client side of a session.
 
 use crate::flow::ClientEnd;
-use crate::origin::{Greeting, Peers};
 use manylane_buf::Chain;
 use manylane_expr::Timestamp;
 use manylane_http::{Head, List};
 use manylane_io::{Io, SocketAddrAny, SocketId, socket};
+use manylane_lanes::{Greeting, Peers};
 use manylane_mux::h2;
 use manylane_net::{Connection, Incoming, Packets, TlsStream};
 use manylane_plan::clock::now;

@@ -9,10 +9,10 @@
 //! other direction and other streams of the connection continue.
 
 use crate::flow::{Direction, Waits};
-use crate::lane::{Local, tell_console};
-use crate::scopes::Memory;
 use manylane_buf::Chain;
 use manylane_http::Head;
+use manylane_lanes::Memory;
+use manylane_lanes::{Local, tell_console};
 use manylane_plan::Side;
 use manylane_plan::generation::{self, Backend, Frontend, TraceFilter};
 use manylane_sched::Time;

@@ -6,10 +6,10 @@
 //! for each connection, and the datagrams of one system call.
 
 use crate::client::Client;
-use crate::lane::{Local, datagram_listeners};
-use crate::message_buffer::MessageBuffer;
-use crate::traffic::Parties;
 use manylane_io::{Datagram, Datagrams};
+use manylane_lanes::MessageBuffer;
+use manylane_lanes::Parties;
+use manylane_lanes::{Local, datagram_listeners};
 use manylane_logs::{Frame, Frames, Message};
 use manylane_net::Bound;
 use manylane_plan::generation::{Frontend, FrontendGateState, LogForward};

@@ -4,9 +4,9 @@ use crate::filters::StreamFilters;
 use crate::flow::{
     BodyEnd, Direction, EndFailed, SPLICED_AT_ONCE, Splicing, StreamTimeouts, Timeouts, Waits,
 };
-use crate::lane::{ServerPermit, Timer};
 use manylane_buf::Chain;
 use manylane_io::Io;
+use manylane_lanes::{ServerPermit, Timer};
 use manylane_net::{Expected, SplicePolicy};
 use manylane_plan::Side;
 use manylane_plan::{Cause, Phase, Termination};

@@ -2,10 +2,10 @@
 
 use super::ACCEPTOR_RETRY;
 use super::checks::unless_stopped;
+use manylane_lanes::{BoundListener, ConnGuard, Local, SESSION};
 use manylane_net::{Acceptor, Balance, Bound, Endpoint, Incoming, PendingAccepts};
 use manylane_plan::generation::{Frontend, FrontendGateState, Generation, Listener, has_lanes};
 use manylane_proxy::Session;
-use manylane_proxy::{BoundListener, ConnGuard, Local, SESSION};
 use manylane_sched::{Class, Here, Remote, TaskKind};
 use manylane_sync::{Arc, LaneId};
 use std::future::poll_fn;

@@ -18,9 +18,9 @@ use manylane_acme::{
 };
 use manylane_expr::{EntrySelector, Reference, http_date};
 use manylane_http::Method;
+use manylane_lanes::{Local, log_globally};
 use manylane_logs::Level;
 use manylane_plan::generation::{AcmeCertificate, certificate_info, server_name};
-use manylane_proxy::{Local, log_globally};
 use manylane_sched::{Class, TaskKind};
 use manylane_sync::LaneId;
 use manylane_tls::AlpnChallenge;

@@ -3,8 +3,8 @@
 use manylane_balance::{Admin, Availability, Index};
 use manylane_check::agent::{self, AgentReply, Order};
 use manylane_check::{CheckResult, HealthState, Status};
+use manylane_lanes::{Local, administer, change, log_check, reason, set_maxconn, set_weight};
 use manylane_plan::generation::{Backend, Change, ServerCheck, operation};
-use manylane_proxy::{Local, administer, change, log_check, reason, set_maxconn, set_weight};
 use std::time::Duration;
 
 /// Handles the end of an agent check: `line` is the agent's answer; without one, `result` says why.

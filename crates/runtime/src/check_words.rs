@@ -6,11 +6,11 @@ use manylane_expr::{
     ClientInfo, Data, Direction, Env, Expression, Format, LogInfo, Scratch, ServerInfo, StreamInfo, Value,
     VariableLimits, Variables,
 };
+use manylane_lanes::{Local, current_of};
 use manylane_net::{Connection, Endpoint};
 use manylane_plan::clock::now;
 use manylane_plan::generation::{Backend, Server, ServerCheck};
-use manylane_proxy::{Local, current_of};
-use manylane_proxy::{SettingsOf, proxy_info, tls_info};
+use manylane_rules::{SettingsOf, proxy_info, tls_info};
 use manylane_tls::Info;
 use std::cell::RefCell;
 use std::fmt::Write;

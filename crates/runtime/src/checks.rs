@@ -8,15 +8,15 @@ use manylane_check::{
 };
 use manylane_io::options::set_reset_on_close;
 use manylane_io::{Errno, SocketAddrAny, socket};
+use manylane_lanes::{
+    CheckKind, CheckSockets, Checks, Event, Idle, Local, checks_beside, find_check as find,
+    tell_of_check as tell,
+};
 use manylane_net::proxy_protocol::{EndpointPair, HeaderContents, emit_v1, emit_v2};
 use manylane_net::{ConnPurpose, Connection, Connector, Endpoint, Step, TransferError};
 use manylane_plan::ConnLimit;
 use manylane_plan::generation::{Backend, CheckTimeouts, SendHeader, Server, ServerCheck};
 use manylane_proxy::TlsGuard;
-use manylane_proxy::{
-    CheckKind, CheckSockets, Checks, Event, Idle, Local, checks_beside, find_check as find,
-    tell_of_check as tell,
-};
 use manylane_sched::{Class, Here, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
 use manylane_tls::{ClientContext, Hello, ServerName};

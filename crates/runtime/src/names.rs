@@ -16,13 +16,13 @@ use super::checks::{CheckGuard, unless_stopped};
 use manylane_balance::{Availability, Index};
 use manylane_buf::{Chain, Segment};
 use manylane_io::{Datagram, Outgoing};
+use manylane_lanes::{Local, change, say, set_weight};
 use manylane_logs::Level;
 use manylane_net::address::Port;
 use manylane_net::{ConnectOptions, Connector, Endpoint};
 use manylane_plan::ConnLimit;
 use manylane_plan::generation::notify::Notify;
 use manylane_plan::generation::{Backend, Order, Question, Resolvers, ServerAddrState, ServerNumber};
-use manylane_proxy::{Local, change, say, set_weight};
 use manylane_resolve::{
     AddressChoice, AnswerOutcome, AssignmentChange, Entry, Id, Item, Kind, Name, NameUpdate, Query, Section,
     Service, ServiceMember, Status, TcpMessage, choose, members, weight,

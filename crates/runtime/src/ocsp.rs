@@ -11,8 +11,8 @@
 use super::checks::unless_stopped;
 use super::http_client::{self, aside};
 use manylane_http::Method;
+use manylane_lanes::{Local, log_globally};
 use manylane_logs::Level;
-use manylane_proxy::{Local, log_globally};
 use manylane_sched::{Class, TaskKind};
 use manylane_sync::LaneId;
 use manylane_tls::{LONGEST_ANSWER, OcspQuestion, OcspState, OcspUpdate, Store};

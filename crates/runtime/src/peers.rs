@@ -12,16 +12,16 @@
 use super::ACCEPTOR_RETRY;
 use super::checks::{encrypted, unless_happens, unless_stopped};
 use manylane_buf::Chain;
+use manylane_lanes::MessageBuffer;
+use manylane_lanes::table_millis;
+use manylane_lanes::{Event, Local};
 use manylane_net::{Bound, ConnectOptions, Connection, Connector, Incoming};
 use manylane_peers::{
     Fault, MAX_HELLO, Message, MessageError, Resync, SILENCE, Section, Status, hello, read_hello,
 };
 use manylane_plan::generation::notify::Notify;
 use manylane_plan::generation::{Peer, PeerLink, Peers, PeersReport, PeersTls};
-use manylane_proxy::MessageBuffer;
 use manylane_proxy::TlsGuard;
-use manylane_proxy::table_millis;
-use manylane_proxy::{Event, Local};
 use manylane_sched::{Class, TaskKind};
 use manylane_sync::{Arc, LaneId};
 use manylane_tls::ServerContext;

@@ -10,9 +10,9 @@
 
 use manylane_balance::Index;
 use manylane_check::{CheckResult, Status};
+use manylane_lanes::Local;
 use manylane_net::Endpoint;
 use manylane_plan::generation::{Backend, CheckTimeouts, Program, Server, ServerCheck};
-use manylane_proxy::Local;
 use manylane_sched::BlockingPool;
 use manylane_sync::Arc;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -1,9 +1,9 @@
 //! Moves servers to other addresses for an operator: `set server addr`, `set server fqdn`.
 
 use manylane_balance::{Availability, Index};
+use manylane_lanes::{Local, change};
 use manylane_net::address::Port;
 use manylane_plan::generation::{Backend, Order};
-use manylane_proxy::{Local, change};
 use manylane_resolve::Name;
 use std::net::IpAddr;
 

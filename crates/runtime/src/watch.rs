@@ -3,8 +3,8 @@
 
 use super::checks::unless_stopped;
 use super::http_client::aside;
+use manylane_lanes::{Local, log_globally};
 use manylane_logs::Level;
-use manylane_proxy::{Local, log_globally};
 use manylane_sched::{Class, TaskKind};
 use manylane_sync::LaneId;
 use manylane_tls::{FileChange, Store};

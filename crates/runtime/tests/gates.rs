@@ -4,10 +4,10 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
 use manylane_io::{Driver, DriverChoice, Kind};
+use manylane_lanes::{ListenersBeside, Local, bind, bind_beside, listen_again};
 use manylane_net::HandedOver;
 use manylane_plan::Generation;
 use manylane_plan::generation::FrontendGateState;
-use manylane_proxy::{ListenersBeside, Local, bind, bind_beside, listen_again};
 use manylane_runtime::{accept, set_gate};
 use manylane_sched::{Config, Here, Lane};
 use manylane_sync::Arc;

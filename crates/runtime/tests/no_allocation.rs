@@ -7,9 +7,9 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
 use manylane_io::{Driver, DriverChoice, Kind};
+use manylane_lanes::{BoundListener, Local, bind};
 use manylane_net::HandedOver;
 use manylane_plan::Generation;
-use manylane_proxy::{BoundListener, Local, bind};
 use manylane_runtime::accept;
 use manylane_sched::{Config, Lane, Remote, Time};
 use manylane_sync::{Arc, LaneId};

@@ -5,9 +5,9 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
 use manylane_io::{Driver, DriverChoice, Kind};
+use manylane_lanes::{Local, bind};
 use manylane_net::HandedOver;
 use manylane_pool::reserve::{self, Reserving};
-use manylane_proxy::{Local, bind};
 use manylane_runtime::accept;
 use manylane_sched::{Class, Config, Lane, TaskKind};
 use manylane_sync::Arc;

@@ -79,6 +79,16 @@ pub(super) const KNOWN: &[Known] = &[
         "the drivers and their sources stand on the core, which calls the driver by name",
     ),
     known(
+        "manylane-lanes",
+        &["changes", "checks", "conn_slot", "idle", "local", "shared_conns", "streams"],
+        "a lane's state has these parts, and each of them reaches the others through it",
+    ),
+    known(
+        "manylane-lanes",
+        &["datagrams", "listen"],
+        "sockets for datagrams are bound among the others, and refused in the same sentences",
+    ),
+    known(
         "manylane-local",
         &["backoff", "error", "flight", "linkage", "locks", "name", "pcb", "rcv", "socket", "wait"],
         "two sockets hold each other, and one lock order is for all that they hold",
@@ -118,6 +128,11 @@ pub(super) const KNOWN: &[Known] = &[
         "manylane-pool",
         &["inner", "report", "reserve"],
         "pools are listed for reports, and the reserve empties what is listed",
+    ),
+    known(
+        "manylane-rules",
+        &["context", "log"],
+        "expressions read the record of a stream, whose line is made of expressions",
     ),
     known("manylane-sched", &["busy", "lane"], "a lane looks around before it sleeps, in rounds of its own"),
     known(

@@ -191,14 +191,14 @@ pub(super) fn set_gate(call: &mut Call<'_, '_>, to: FrontendGateState) {
             call.error("All sockets are already disabled.")
         }
         (FrontendGateState::Open, FrontendGateState::Paused) => {
-            manylane_proxy::warn(&local, frontend, &format!("Paused {kind} {}.", frontend.name));
+            manylane_lanes::warn(&local, frontend, &format!("Paused {kind} {}.", frontend.name));
         }
         (FrontendGateState::Paused, FrontendGateState::Open) => {
-            manylane_proxy::warn(&local, frontend, &format!("Resumed {kind} {}.", frontend.name));
+            manylane_lanes::warn(&local, frontend, &format!("Resumed {kind} {}.", frontend.name));
         }
         (_, FrontendGateState::Shut) => {
-            let text = manylane_proxy::stopped(Some(frontend), backend);
-            manylane_proxy::warn(&local, frontend, &format!("Proxy {} {text}", frontend.name));
+            let text = manylane_lanes::stopped(Some(frontend), backend);
+            manylane_lanes::warn(&local, frontend, &format!("Proxy {} {text}", frontend.name));
         }
     }
 }

@@ -74,7 +74,7 @@ fn weigh(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Server, 
         _ => return call.error("Absolute weight can only be between 0 and 256 inclusive."),
     };
     let Some(local) = call.local() else { return };
-    if manylane_proxy::set_weight(&local, backend, index, weight).is_err() {
+    if manylane_lanes::set_weight(&local, backend, index, weight).is_err() {
         call.error("Backend is using a static LB algorithm and only accepts weights '0%' and '100%'.");
     }
 }
@@ -94,7 +94,7 @@ fn number(word: &str) -> Option<(i64, &str)> {
 /// Sets a server's administrative state, through the lane's own state of the generation.
 fn administer(call: &mut Call<'_, '_>, backend: &Backend, index: Index, admin: Admin) {
     let Some(local) = call.local() else { return };
-    manylane_proxy::administer(&local, backend, index, admin);
+    manylane_lanes::administer(&local, backend, index, admin);
 }
 
 pub(super) fn enable(call: &mut Call<'_, '_>, on: bool) {
@@ -124,7 +124,7 @@ pub(super) async fn set_maxconn(call: &mut Call<'_, '_>) {
     }
     let Ok(most) = most.parse() else { return call.error("maxconn string empty or preceded by garbage") };
     let Some(local) = call.local() else { return };
-    if !manylane_proxy::set_maxconn(&local, backend, index, most) && most > 0 {
+    if !manylane_lanes::set_maxconn(&local, backend, index, most) && most > 0 {
         // The server's streams are not counted before it has a limit, so the generation must change.
         let change = Change::Limit(backend.name.clone(), server.name.clone(), most);
         if let Err(text) = (call.control.process().change)(change).await {
@@ -137,7 +137,7 @@ pub(super) async fn set_maxconn(call: &mut Call<'_, '_>) {
 pub(super) fn shutdown_sessions(call: &mut Call<'_, '_>) {
     let Some((backend, _, index)) = find(call, 0) else { return };
     let Some(local) = call.local() else { return };
-    manylane_proxy::end_streams(&local, backend.number_of(index), Cause::Killed);
+    manylane_lanes::end_streams(&local, backend.number_of(index), Cause::Killed);
 }
 
 /// `enable agent`, `disable agent`
@@ -164,7 +164,7 @@ fn set_agent(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Serv
         _ => return call.error("'set server <srv> agent' expects 'up' or 'down'."),
     };
     let Some(local) = call.local() else { return };
-    manylane_proxy::answer(&local, backend, index, running);
+    manylane_lanes::answer(&local, backend, index, running);
 }
 
 /// The first address of a host's name by the system's resolver, which may take seconds, or an error's text.
@@ -245,7 +245,7 @@ fn set_health(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Ser
         _ => return call.error("'set server <srv> health' expects 'up', 'stopping', or 'down'."),
     };
     let Some(local) = call.local() else { return };
-    manylane_proxy::find(&local, backend, index, running);
+    manylane_lanes::find(&local, backend, index, running);
 }
 
 /// The author of a change, for answers.

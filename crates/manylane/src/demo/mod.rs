@@ -132,7 +132,7 @@ fn begin([web, page, https]: [u16; 3], secure: bool) -> Result<(), String> {
     let lanes = std::thread::available_parallelism().map_or(1, usize::from).min(4);
     let nobody = |_, name: &str| Err(format!("there is no '{name}' here"));
     let mut none = HandedOver::default();
-    let bound = manylane_proxy::bind(&generation, lanes, nobody, &mut none)
+    let bound = manylane_lanes::bind(&generation, lanes, nobody, &mut none)
         .map_err(|failures| failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
     let begun = none.begin(false).map_err(|error| error.to_string())?;
     if let Some(error) = begun.complete() {

@@ -97,7 +97,7 @@ pub(super) fn bind(words: &[OsString]) -> Result<(Sockets, PendingChanges), Stri
                 let why = "the master speaks no TLS: leave 'ssl' out, or use a 'stats socket' with 'ssl'";
                 return Err(failed(&format!("'-S {text}' : {why}")));
             }
-            let bound = manylane_proxy::bind_listener(&socket.listener, 1, &system::owner, &mut none);
+            let bound = manylane_lanes::bind_listener(&socket.listener, 1, &system::owner, &mut none);
             let bound = bound.map_err(|error| failed(&error))?;
             all.extend(bound.into_iter().map(|bound| (bound, socket.rights.level)));
         }

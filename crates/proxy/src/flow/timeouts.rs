@@ -8,10 +8,10 @@
 //! one store, and the timer stays on the wheel between waits: to remove and insert it would cost more than an
 //! occasional useless wake-up.
 
-use crate::lane::{ServerPermit, Timer};
-use crate::scopes::Memory;
 use manylane_buf::Chain;
 use manylane_io::READ_AT_ONCE;
+use manylane_lanes::Memory;
+use manylane_lanes::{ServerPermit, Timer};
 use manylane_net::{Connection, TransferError};
 use manylane_plan::Cause;
 use manylane_plan::Side;

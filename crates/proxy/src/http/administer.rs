@@ -5,10 +5,10 @@
 //! The browser reports that in `Sec-Fetch-Site` or `Origin`, and then the form changes nothing. A form cannot
 //! change a backend that the page hides (`stats scope`).
 
-use crate::lane::{Local, administer, answer, end_streams, find};
 use manylane_balance::{Admin, Index};
 use manylane_check::HealthState;
 use manylane_http::Head;
+use manylane_lanes::{Local, administer, answer, end_streams, find};
 use manylane_plan::Cause;
 use manylane_plan::generation::{Backend, StatsPage};
 use manylane_sync::Arc;

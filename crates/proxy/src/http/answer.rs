@@ -1,12 +1,12 @@
 //! Responses that the proxy itself makes: from a file if the configuration names one, else a short page.
 
-use crate::rules::{self, Answer, EvalContext, EvalPhase};
 use manylane_buf::Chain;
 use manylane_h1::{
     Body, Connection as Said, Limits, Persist, RequestInfo, ResponseParser, set_body, set_connection,
 };
 use manylane_http::{Head, Known, Method, Version, status};
 use manylane_plan::generation::{Http, ReplyBody};
+use manylane_rules::{self, Answer, EvalContext, EvalPhase};
 
 /// The response cannot be made: there is no memory, or the configured file is empty, which means that no
 /// response is wanted.
@@ -33,7 +33,7 @@ pub(super) fn usual(
             match (&reply.body, eval) {
                 (ReplyBody::Usual, _) => continue, // a reply without a body
                 (ReplyBody::Whole(bytes), _) => return from_file(bytes),
-                (_, Some((eval, phase))) => match rules::reply(eval, phase, reply) {
+                (_, Some((eval, phase))) => match manylane_rules::reply(eval, phase, reply) {
                     Ok(Answer::Own(head, body)) => return sized(head.into_inner(), body),
                     _ => return Err(NoAnswer),
                 },

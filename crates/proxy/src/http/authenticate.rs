@@ -1,8 +1,8 @@
 //! Hashes the password of a request on another thread before rules ask whether it is correct.
 
 use super::stream::Stream;
-use crate::lane::{Local, THREADS, hashing};
 use manylane_http::Head;
+use manylane_lanes::{Local, THREADS, hashing};
 use manylane_plan::Cause;
 use std::pin::pin;
 use std::time::Duration;

@@ -3,13 +3,13 @@
 use super::pump::{Broken, Pump};
 use super::request::Wait;
 use super::stream::Stream;
-use crate::rules::EvalPhase;
 use manylane_buf::Chain;
 use manylane_expr::Data;
 use manylane_h1::{Body, Request};
 use manylane_http::{Head, Known, Version};
 use manylane_plan::Cause;
 use manylane_plan::generation::Backend;
+use manylane_rules::EvalPhase;
 use manylane_sched::Time;
 use std::pin::pin;
 use std::time::Duration;

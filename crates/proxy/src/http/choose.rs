@@ -3,13 +3,13 @@
 use super::body::{data, phase_of};
 use super::pump::Pump;
 use super::stream::{Persistence, Stream};
-use crate::lane::{Local, ServerPermit, SetTime, Wanted};
-use crate::rules::{EvalPhase, chosen_server, key};
 use crate::server::IdleConn;
 use manylane_balance::{Index, Key, Priority};
 use manylane_h1::Request;
 use manylane_http::Method;
+use manylane_lanes::{Local, ServerPermit, SetTime, Wanted};
 use manylane_plan::generation::{Backend, Reuse, TimeoutOf};
+use manylane_rules::{EvalPhase, chosen_server, key};
 
 impl Stream<'_> {
     /// Returns the server that `use-server` chooses.

@@ -8,11 +8,11 @@ use super::request::{PartialHead, ends_in_silence, timeouts};
 use super::{Next, Session};
 use crate::client::{Client, QuietClient};
 use crate::flow::StreamTimeouts;
-use crate::lane::{Event, IdleClient, Local, Timer, WaiterSlot};
-use crate::scopes::SessionTracks;
 use manylane_balance::Index;
 use manylane_buf::Segment;
 use manylane_expr::Variables;
+use manylane_lanes::SessionTracks;
+use manylane_lanes::{Event, IdleClient, Local, Timer, WaiterSlot};
 use manylane_net::{Connection, TransferError};
 use manylane_plan::generation::{Frontend, Listener};
 use manylane_pool::{Pool, Pooled};
@@ -99,7 +99,7 @@ impl IdleSession {
             requests: 0,
             last: None,
             more: None,
-            _idle: IdleClient::new(),
+            _idle: IdleClient::begin(),
         })
     }
 
@@ -266,7 +266,7 @@ impl Session<'_> {
             requests,
             last,
             more,
-            _idle: IdleClient::new(),
+            _idle: IdleClient::begin(),
         })
     }
 }

@@ -30,13 +30,13 @@ mod upload;
 mod websocket;
 
 use crate::client::Client;
-use crate::lane::{Local, Timer};
-use crate::panics::caught;
-use crate::scopes::Scopes;
 use crate::tcp::Switched;
 use idle_session::More;
 pub(crate) use idle_session::{IdleSession, Woken, deliver};
 use manylane_balance::Index;
+use manylane_lanes::Scopes;
+use manylane_lanes::caught;
+use manylane_lanes::{Local, Timer};
 use manylane_plan::generation::{Frontend, Listener};
 use manylane_pool::Pooled;
 use manylane_sched::{Boxed, Class, Time};

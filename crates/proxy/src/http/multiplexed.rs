@@ -10,22 +10,22 @@ use super::stream::Stream;
 use super::websocket::as_upgrade;
 use crate::client::{Client, ClientOrigin};
 use crate::flow::{ClientEnd, H2End};
-use crate::h2_counts::{CountedConn, judge_glitches};
-use crate::lane::{IdleClient, Local, SESSION, Timer};
-use crate::panics::caught;
-use crate::rules::{EvalContext, Record};
-use crate::scopes::{Countable, SessionTracks};
-use crate::traffic::Parties;
 use manylane_balance::Index;
 use manylane_config::tree::LogStep;
 use manylane_expr::Variables;
 use manylane_h1::{Body, Connection as Said, Request};
 use manylane_http::{EditError, Known, Method, Version};
+use manylane_lanes::Parties;
+use manylane_lanes::caught;
+use manylane_lanes::{Countable, SessionTracks};
+use manylane_lanes::{CountedConn, judge_glitches};
+use manylane_lanes::{IdleClient, Local, SESSION, Timer};
 use manylane_mux::h2;
 use manylane_plan::Side;
 use manylane_plan::generation::{Frontend, LoggedErrors};
 use manylane_plan::{Cause, Phase, Termination};
 use manylane_pool::{Pool, Pooled};
+use manylane_rules::{EvalContext, Record};
 use manylane_sched::Class;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -144,7 +144,7 @@ pub(super) async fn serve(session: Session<'_>, upgraded: Option<Pooled<Upgraded
         let polled = running.as_mut().poll(context);
         let is_idle = has_descriptor && conn.open_streams() == 0;
         if is_idle != idle_client.is_some() {
-            idle_client = is_idle.then(IdleClient::new);
+            idle_client = is_idle.then(IdleClient::begin);
         }
         let glitches = conn.glitches();
         if glitches > counted_glitches {

@@ -8,18 +8,18 @@ use super::body::{NoBody, data};
 use super::edit;
 use super::pump::Pump;
 use super::stream::Stream;
-use crate::rules::{Answer, EvalPhase, any_holds, chosen_backend, forward};
-use crate::traffic::Parties;
 use manylane_config::table::Ruleset;
 use manylane_config::tree::{LogStep, Mode};
 use manylane_h1::{
     Body, From, Persist, Request, has_close_option, restrict_names, restrict_te, set_connection,
 };
 use manylane_http::{EditError, Form, Head, Method, Version};
+use manylane_lanes::Parties;
 use manylane_plan::Side;
 use manylane_plan::clock::now;
 use manylane_plan::generation::{Backend, CloseMode, End, Forwarded, Http, Rules};
 use manylane_plan::{Cause, Phase, Termination};
+use manylane_rules::{Answer, EvalPhase, any_holds, chosen_backend, forward};
 use manylane_sync::atomic::Ordering;
 
 /// How a request ends that the proxy refuses before a server gets it.

@@ -12,9 +12,9 @@
 //! closes with its session, too, or earlier (`lane/shared_conns.rs`): after `pool-purge-delay` without a
 //! stream, when descriptors are short, or when its generation stops.
 
-use crate::lane::Idle;
 use crate::server::PoolKey;
 use manylane_balance::Index;
+use manylane_lanes::Idle;
 use manylane_mux::h2;
 use manylane_plan::generation::{Backend, Reuse};
 use manylane_pool::{Pool, Pooled};

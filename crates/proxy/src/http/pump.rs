@@ -678,9 +678,9 @@ pub(super) mod tests {
 
     use super::*;
     use crate::flow::{StreamTimeouts, Timeouts};
-    use crate::lane::Timer;
     use manylane_buf::{CLUSTER_SIZES, Cluster, MAX_CLUSTER, Segment};
     use manylane_io::{Driver, DriverChoice, Kind};
+    use manylane_lanes::Timer;
     use manylane_plan::Cause;
     use manylane_sched::{Config, Lane, Time};
     use proptest::prelude::*;

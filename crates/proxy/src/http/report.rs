@@ -3,9 +3,9 @@
 use super::exchange::Exchange;
 use super::pump::Broken;
 use super::stream::Stream;
-use crate::lane::{Observation, observe};
-use crate::traffic::Parties;
 use manylane_h1::Relaxed;
+use manylane_lanes::Parties;
+use manylane_lanes::{Observation, observe};
 use manylane_plan::generation::{Backend, Server};
 use manylane_plan::invalid::Found;
 use manylane_plan::{Cause, Phase, Termination};

@@ -5,7 +5,6 @@ use super::idle_session::{More, Woken, allocate, may_begin, until};
 use super::multiplexed::Upgraded;
 use super::pipeline::After;
 use super::stream::Stream;
-use crate::rules::Record;
 use manylane_buf::Chain;
 use manylane_config::tree::{LogStep, Mode};
 use manylane_h1::{Body, Request, RequestParser};
@@ -17,6 +16,7 @@ use manylane_plan::generation::Frontend;
 use manylane_plan::invalid::Found;
 use manylane_plan::{Cause, Phase, Termination};
 use manylane_pool::{Pool, Pooled};
+use manylane_rules::Record;
 use manylane_sched::Time;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -395,8 +395,8 @@ impl Stream<'_> {
         self.linger().await;
     }
 
-    /// Ends the current request, whose work has [ended](crate::panics::caught) for `cause`: the client gets a
-    /// 500, unless part of a response may have been sent.
+    /// Ends the current request, whose work has [ended](manylane_lanes::caught) for `cause`: the client gets
+    /// a 500, unless part of a response may have been sent.
     #[cold]
     pub(super) async fn after_defect(&mut self, cause: Cause) -> After {
         self.parties().internal_error();

@@ -7,8 +7,6 @@ use super::edit;
 use super::pipeline::After;
 use super::pump::Pump;
 use super::stream::Stream;
-use crate::lane::PageServed;
-use crate::rules::{EvalPhase, Verdict, Walk, any_holds, apply, challenge, see_other};
 use manylane_buf::{Chain, External};
 use manylane_config::table::Ruleset;
 use manylane_expr::basic;
@@ -17,9 +15,11 @@ use manylane_h1::{
     set_connection, settle_response,
 };
 use manylane_http::{Head, Known, Method, Version};
+use manylane_lanes::PageServed;
 use manylane_plan::generation::pages::Page;
 use manylane_plan::generation::{End, StatsPage};
 use manylane_plan::{Cause, Phase, Termination};
+use manylane_rules::{EvalPhase, Verdict, Walk, any_holds, apply, challenge, see_other};
 use manylane_sync::Arc;
 use std::pin::pin;
 use std::time::Duration;

@@ -8,8 +8,6 @@ use super::pump::MOST_DROPPED;
 use super::tries::{Failed, no_memory};
 use super::websocket::as_connected;
 use crate::flow::NotSent;
-use crate::lane::tell;
-use crate::rules::{Answer, EvalPhase, Verdict, Walk, apply};
 use manylane_buf::Chain;
 use manylane_config::table::Ruleset;
 use manylane_config::tree::LogStep;
@@ -18,10 +16,12 @@ use manylane_h1::{
     settle_response,
 };
 use manylane_http::{Head, Known, Method};
+use manylane_lanes::tell;
 use manylane_logs::Level;
 use manylane_plan::clock::now;
 use manylane_plan::generation::{CloseMode, End};
 use manylane_plan::{Cause, Phase, Termination};
+use manylane_rules::{Answer, EvalPhase, Verdict, Walk, apply};
 use manylane_sched::Time;
 
 /// A response in the form in which the client gets it.

@@ -10,21 +10,21 @@ use super::upload::Watched;
 use super::websocket::is_websocket;
 use crate::client::Client;
 use crate::flow::{H2End, ServerEnd};
-use crate::lane::{Idle, Local, SETTINGS_TIMEOUT, ServerPermit, Wanted};
-use crate::rules::{Answer, EvalContext, EvalPhase};
-use crate::scopes::BackLink;
 use crate::server::{self, Attempt, IdleConn, Tried};
 use manylane_balance::ConnSlot;
 use manylane_buf::Chain;
 use manylane_config::tree::LogStep;
 use manylane_h1::{Body, Persist, Request, set_connection};
 use manylane_http::Method;
+use manylane_lanes::BackLink;
+use manylane_lanes::{Idle, Local, SETTINGS_TIMEOUT, ServerPermit, Wanted};
 use manylane_mux::h2;
 use manylane_net::{Connection, TlsStream};
 use manylane_plan::Side;
 use manylane_plan::connect_timings::{ConnectTimings, NotReached};
 use manylane_plan::generation::{Backend, End, Server};
 use manylane_plan::{Cause, Phase, Termination};
+use manylane_rules::{Answer, EvalContext, EvalPhase};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -376,7 +376,7 @@ impl Stream<'_> {
                     && let Some(prefix) =
                         failed.server.and_then(|index| backend.servers[index.get()].redirect.as_ref())
                 {
-                    let answer = crate::rules::to_server(prefix, &request.head)
+                    let answer = manylane_rules::to_server(prefix, &request.head)
                         .map_err(|_| Failed::Answer(500, ended))?;
                     let bodyless = self.ends_behind(up);
                     self.note(|record| record.ended = ended);

@@ -1,14 +1,14 @@
 //! `send-proxy`: the header that a connection to a server begins with.
 
 use crate::client::Client;
-use crate::lane::{HeadersBeforeTls, say};
-use crate::rules::{EvalContext, EvalPhase};
+use manylane_lanes::{HeadersBeforeTls, say};
 use manylane_logs::Level;
 use manylane_net::proxy_protocol::{
     EndpointPair, HeaderContents, HeaderError, LONGEST_UNIQUE_ID, LONGEST_V2, Tlv, emit_v1, emit_v2_fitting,
     kind,
 };
 use manylane_plan::generation::{Backend, SendHeader, Server};
+use manylane_rules::{EvalContext, EvalPhase};
 use manylane_sync::atomic::Ordering;
 use manylane_tls::{Info, OwnCertificate};
 

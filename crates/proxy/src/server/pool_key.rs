@@ -1,8 +1,8 @@
 //! Which idle connections fit a request.
 
 use crate::client::Client;
-use crate::lane::{Local, hasher};
 use manylane_http::Head;
+use manylane_lanes::{Local, hasher};
 use manylane_net::{Packets, UseSource};
 use manylane_plan::generation::{MOST_POOL_NAMES, Server};
 use std::hash::{BuildHasher, Hash};

@@ -1,9 +1,9 @@
 //! `ssl`: does the TLS handshake with a client, before its first request.
 
 use crate::client::Client;
-use crate::lane::Local;
 use manylane_config::tree::Mode;
 use manylane_expr::LinkError;
+use manylane_lanes::Local;
 use manylane_net::TransferError;
 use manylane_plan::generation::Frontend;
 use manylane_tls::Error;

@@ -6,18 +6,18 @@ mod handshake;
 use crate::client::Client;
 use crate::forward;
 use crate::http::{self, IdleSession};
-use crate::lane::{ConnGuard, Local, WaiterSlot};
-use crate::panics::Growth;
-use crate::rules::{self, EvalContext, EvalPhase, Record, Verdict, Walk, apply};
-use crate::scopes::Scopes;
 use crate::tcp;
-use crate::traffic::Parties;
 use handshake::NoHandshake;
 use manylane_config::table::Ruleset;
 use manylane_config::tree::{LogStep, Mode};
+use manylane_lanes::Growth;
+use manylane_lanes::Parties;
+use manylane_lanes::Scopes;
+use manylane_lanes::{ConnGuard, Local, WaiterSlot};
 use manylane_net::{Incoming, LaneGuard};
 use manylane_plan::generation::{Frontend, Listener, Preamble};
 use manylane_plan::{Cause, Phase, Termination};
+use manylane_rules::{self, EvalContext, EvalPhase, Record, Verdict, Walk, apply};
 use manylane_sched::Boxed;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -286,7 +286,7 @@ async fn admit(
             let eval = eval_context(local, frontend, listener, &client, scopes);
             let error = why.error();
             scopes.memory.links.set_front_error(error);
-            rules::refused(log, &eval, error.sentence);
+            manylane_rules::refused(log, &eval, error.sentence);
         }
         return None;
     }
@@ -302,7 +302,7 @@ async fn admit(
                 if let Some(log) = frontend.log.as_ref().filter(|log| !silent || !log.no_null) {
                     let eval = eval_context(local, frontend, listener, &client, scopes);
                     scopes.memory.links.set_front_error(why.error());
-                    rules::refused(log, &eval, &why.to_string());
+                    manylane_rules::refused(log, &eval, &why.to_string());
                 }
                 return None;
             }

@@ -2,13 +2,13 @@
 //! more bytes come, or the delay is over.
 
 use super::heads::Heads;
-use crate::rules::{EvalContext, EvalPhase, Once, Verdict, Walk, apply};
 use manylane_buf::Chain;
 use manylane_config::table::Ruleset;
 use manylane_config::tree::LogStep;
 use manylane_expr::{Data, Direction};
 use manylane_net::Connection;
 use manylane_plan::generation::{Backend, Rule, Server};
+use manylane_rules::{EvalContext, EvalPhase, Once, Verdict, Walk, apply};
 use manylane_sched::Time;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};

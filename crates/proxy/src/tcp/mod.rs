@@ -6,16 +6,7 @@ mod inspect;
 use crate::client::Client;
 use crate::filters::StreamFilters;
 use crate::flow::{Splicing, Timeouts};
-use crate::lane::{Local, SetTime, StreamStart, Streaming, Timer, Wanted};
-use crate::origin::Peers;
-use crate::panics::caught;
-use crate::rules::{
-    EvalContext, EvalPhase, Record, Stores, Verdict, chosen_backend, chosen_server, first_persist, key,
-    of_rdp_cookie,
-};
-use crate::scopes::Scopes;
 use crate::server::{self, Attempt, IdleConn, Tried};
-use crate::traffic::Parties;
 use crate::tunnel::Tunnel;
 pub(crate) use heads::request as looks_like_request;
 use heads::response as response_head;
@@ -25,10 +16,19 @@ use manylane_buf::Chain;
 use manylane_config::tree::{LogStep, Mode};
 use manylane_expr::{Data, Direction};
 use manylane_http::{Head, Version};
+use manylane_lanes::Parties;
+use manylane_lanes::Peers;
+use manylane_lanes::Scopes;
+use manylane_lanes::caught;
+use manylane_lanes::{Local, SetTime, StreamStart, Streaming, Timer, Wanted};
 use manylane_plan::connect_timings::ConnectTimings;
 use manylane_plan::generation::{Backend, Frontend, Listener, Persist, Rule, Server, TimeoutOf};
 use manylane_plan::{Cause, Phase, Termination};
 use manylane_pool::{Pool, Pooled};
+use manylane_rules::{
+    EvalContext, EvalPhase, Record, Stores, Verdict, chosen_backend, chosen_server, first_persist, key,
+    of_rdp_cookie,
+};
 use std::cell::RefCell;
 use std::pin::pin;
 use std::rc::Rc;

@@ -3,7 +3,6 @@
 use super::super::edit;
 use super::{Candidate, DryRun, Effect, End, NO_MEMORY, Next, Outcome, Snapshot, Step};
 use crate::explain::{Effects, line_of, of_key};
-use crate::rules::{Answer, chosen_server, forward, key};
 use manylane_balance::{Index, Input, Key};
 use manylane_config::table::Ruleset;
 use manylane_expr::{Direction, Needs};
@@ -11,6 +10,7 @@ use manylane_h1::{Body, Persist, Request, has_close_option, restrict_te, set_con
 use manylane_http::{EditError, Known, Method, Version};
 use manylane_plan::clock::now;
 use manylane_plan::generation::{Backend, CloseMode, Persist as Obeyed, Rule};
+use manylane_rules::{Answer, chosen_server, forward, key};
 use std::net::SocketAddr;
 use std::slice;
 

@@ -12,10 +12,6 @@ pub use report::{Candidate, Effect, End, Input, Outcome, Report, Step};
 
 use super::answer::{self, Made};
 use crate::explain::{Effects, Line, line_of};
-use crate::lane::Local;
-use crate::origin::Peers;
-use crate::rules::{Answer, EvalContext, EvalPhase, Verdict, Walk, apply, backend_of, takes_streams};
-use crate::scopes::Scopes;
 use crate::tcp::looks_like_request;
 use manylane_buf::Chain;
 use manylane_config::table::Ruleset;
@@ -23,10 +19,14 @@ use manylane_config::tree::Mode;
 use manylane_expr::{Condition, Data, Direction, Needs, Type, VariableId, cast};
 use manylane_h1::{Body, BodyReader, From, Progress, Request, RequestParser, restrict_names};
 use manylane_http::{Head, Kind, Known};
+use manylane_lanes::Local;
+use manylane_lanes::Peers;
+use manylane_lanes::Scopes;
 use manylane_plan::clock::now;
 use manylane_plan::generation::{
     Action, Backend, Frontend, Generation, Http, Listener, Rule, Rules, Setting,
 };
+use manylane_rules::{Answer, EvalContext, EvalPhase, Verdict, Walk, apply, backend_of, takes_streams};
 use manylane_tls::Info;
 use report::text;
 use std::net::SocketAddr;
