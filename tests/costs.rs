@@ -171,7 +171,7 @@ fn instructions(requests: usize, Load { make, rules, only }: &Load) -> u64 {
 /// Requests of the smaller run, whose instructions are subtracted from those of the larger one.
 const FEW: usize = 300;
 
-/// Instructions of [`FEW`] requests, and of `more` beyond them; `None` if they cannot be counted.
+/// Instructions of [`FEW`] requests, and of [`FEW`] + `more`; `None` if they cannot be counted.
 fn of_few_and_many(load: &Load, more: usize) -> Option<(u64, u64)> {
     if common::has_assertions() {
         return None;

@@ -105,7 +105,7 @@ fn iperf3_sends_both_ways_copied_and_spliced() {
         for direction in [&[][..], &["--reverse"], &["--bidir"]] {
             let (socket, address) = listener();
             let (_server, port) = iperf3_server();
-            // Small buffers: iperf3 does not count what lies in them at its end.
+            // iperf3 leaves out what is in buffers at its end, which must stay below half of the 32 MB.
             let config = format!(
                 "global\n tune.rcvbuf.client 65536\n tune.rcvbuf.server 65536\n tune.sndbuf.client 65536\n \
                  tune.sndbuf.server 65536\n{DEFAULTS}{options}listen l\n bind {}\n server s \

@@ -34,40 +34,40 @@ mod succeed;
 mod timer;
 mod traffic;
 
-pub use changes::{administer, answer, change, find, set_maxconn, set_weight, stopped, warn};
-pub use changes::{log_globally, say};
-pub use changes::{tell, tell_console};
+pub use changes::{
+    administer, answer, change, find, log_globally, say, set_maxconn, set_weight, stopped, tell,
+    tell_console, warn,
+};
 pub use check_report::{log_check, reason, tell as tell_of_check};
 pub use check_sockets::CheckSockets;
 pub use checks::{CheckKind, Checks, checks_beside, find as find_check};
 pub use conn_guard::{ConnGuard, SESSION};
 pub use datagrams::datagram_listeners;
-pub use event::Event;
-pub use event::WaiterSlot;
-pub use h2_counts::{CountedConn, judge_glitches};
-pub use host::backend_named;
-pub use host::current_of;
-pub use idle::Idle;
-pub use idle::{IdleClient, hasher};
+pub use event::{Event, Waiter, WaiterSlot};
+pub use h2_counts::{CountedConn, H2Counters, judge_glitches};
+pub use host::{backend_named, current_of};
+pub use idle::{Idle, IdleClient, hasher};
 pub use listen::{
     Backlogs, BindFailure, BoundListener, ListenersBeside, bind, bind_beside, bind_listener, listen_again,
 };
-pub use local::{Local, offline};
-pub use local::{PageServed, replaced};
+pub use local::{Local, PageServed, offline, replaced};
 pub use message_buffer::MessageBuffer;
 pub use observe::{Observation, observe};
 pub use origin::{Greeting, Peers};
 pub use panics::{Growth, caught};
-pub use passwords::{THREADS, hashing};
+pub use passwords::{Passwords, THREADS, hashing};
 pub use permit::{HeadersBeforeTls, NoPermit, ServerPermit, SetTime, Wanted};
 pub use room::Room;
-pub use scopes::table_millis;
 pub use scopes::{
-    BackLink, CapturesOf, Countable, HeldEntry, LONGEST_ID, LogLevel, Memory, Scopes, SessionTracks, Shared,
-    StreamText, TableView, Tracked, Tracks, digits,
+    BackLink, CapturesOf, Countable, HeldEntry, LONGEST_ID, LaneTables, Limits, Links, LogLevel, Memory,
+    Scopes, SessionTracks, Shared, Spare, StreamText, TableView, Texts, Tracked, TrackedSlots, Tracks,
+    digits, table_millis,
 };
 pub use shared_conns::SETTINGS_TIMEOUT;
-pub use streams::{Cursor, Slice, StreamReport, end_stream, end_streams, panic_stream, slice};
-pub use streams::{StreamStart, Streaming};
+pub use streams::{
+    Cursor, Slice, StreamReport, StreamStart, Streaming, Streams, end_stream, end_streams, panic_stream,
+    slice,
+};
+pub use succeed::Successor;
 pub use timer::Timer;
 pub use traffic::Parties;

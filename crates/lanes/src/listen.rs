@@ -1,5 +1,5 @@
-//! From listeners to sessions: binds sockets, accepts within `maxconn`, and gives connections to the least
-//! loaded lane.
+//! Sockets of listeners: binds them at the start, takes them over, and binds those of a new configuration
+//! beside the running one.
 
 use manylane_net::hand_over::Offer;
 use manylane_net::{Bound, Endpoint, HandedOver, ListenOptions, PendingChanges, SocketError, listen_or_take};
@@ -15,17 +15,16 @@ pub struct BoundListener {
     pub frontend: usize,
     /// Number of the listener in the frontend.
     pub listener: usize,
-    /// One for each lane that accepts by a socket of its own; else one for all.
+    /// One for each shard (`shards`); one or more lanes accept from each.
     pub sockets: Arc<[Bound]>,
     /// The settings that the sockets were made with, whatever newer files say.
-    pub made: SocketSettings,
+    pub(crate) made: SocketSettings,
 }
 
 /// Settings that a socket is made with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SocketSettings {
-    /// Options of `bind`.
-    pub options: ListenOptions,
+pub(crate) struct SocketSettings {
+    options: ListenOptions,
     user: Option<Owner>,
     group: Option<Owner>,
     count: usize,
@@ -50,9 +49,9 @@ impl BoundListener {
         self.sockets[0].endpoint() // there is at least one socket
     }
 
-    /// Returns the number of the frontend.
-    pub fn frontend(&self) -> usize {
-        self.frontend
+    /// Returns the length of the queue that the sockets were made with.
+    pub fn backlog(&self) -> u32 {
+        self.made.options.backlog
     }
 
     /// Returns the sockets that can be handed to another process. Unix sockets cannot, since the other

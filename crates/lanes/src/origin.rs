@@ -10,19 +10,20 @@ use std::time::Duration;
 /// Addresses of a client's connection, and when it was accepted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Peers {
-    /// The client's address, of the PROXY header if there is one.
+    /// The client's address: that of the socket, unless a header (PROXY, NetScaler) or a rule says another.
     pub source: Option<SocketAddr>,
     /// The address that the client connected to, likewise.
     pub destination: Option<SocketAddr>,
-    /// Addresses of the socket, without those of the PROXY protocol.
+    /// The address of the socket's peer, unless a `tcp-request connection` rule sets another.
     pub link_source: Option<SocketAddr>,
-    /// As `link_source`, of this side.
+    /// The address of the socket itself, likewise.
     pub link_destination: Option<SocketAddr>,
     /// The client's socket, if the configuration reads what the kernel knows of it.
     pub socket: Option<SocketId>,
     /// The connection began with a header of the PROXY protocol.
     pub proxied: bool,
-    /// When the connection was accepted, by the wall clock.
+    /// When the connection was accepted; for a further request, when the one before it ended. By the wall
+    /// clock.
     pub accepted: Timestamp,
     /// The client speaks HTTP/2, if it speaks HTTP.
     pub http2: bool,

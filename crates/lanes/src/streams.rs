@@ -92,9 +92,9 @@ enum Mark {
 pub struct StreamStart {
     /// Number that no other stream of the process has.
     pub number: u64,
-    /// Number of the frontend in its generation, and of the listener in the frontend.
+    /// Number of the frontend in its generation.
     pub frontend: u32,
-    /// See `frontend`.
+    /// Number of the listener in the frontend.
     pub listener: u32,
     /// The client's address, if it has one.
     pub source: Option<SocketAddr>,

@@ -66,15 +66,16 @@ macro_rules! events {
 }
 
 events! {
-    /// A client connected.
+    /// The limits admitted a connection, or it moves to a generation with counters of its own.
     connection_begins: [frontend listener += connections];
-    /// A client's connection ended.
+    /// A connection ended, or moved to such a generation.
     connection_ends: [frontend listener += connections_ended];
     /// A session ended.
     session_ends: [frontend listener += sessions_ended];
     /// PROXY header and TLS handshake are done, and no rule refused the session.
     session_admitted: [frontend listener += sessions_admitted] Session;
-    /// A `tcp-request connection` rule refused a connection.
+    /// A `tcp-request connection` rule refused a connection, or its source port is privileged and the process
+    /// rejects such.
     connection_denied: [frontend listener += connections_denied];
     /// A `tcp-request session` rule refused a session.
     session_denied: [frontend listener += sessions_denied];
@@ -85,7 +86,7 @@ events! {
 
     /// A stream of TCP mode begins, or one of log messages.
     stream_begins: [frontend += streams];
-    /// A stream of TCP mode ended, or one of log messages.
+    /// A stream ended: of TCP mode, of log messages, or a request with its response.
     stream_ends: [frontend += streams_ended];
     /// The head of a request arrived.
     request_begins: [frontend += streams requests];
@@ -99,7 +100,7 @@ events! {
     h2_request_refused: [frontend += h2_requests];
     /// The request was invalid, or its client left.
     request_error: [frontend listener += request_errors];
-    /// The client gave no valid password, or sent what is not a request.
+    /// A rule asked the client for a password, or the client sent what is not a request.
     client_error: Error;
     /// `tcp-request content` rules refused the request.
     contents_rejected: [frontend listener += requests_denied];
@@ -107,11 +108,11 @@ events! {
     silently_dropped: [frontend listener backend += requests_denied];
     /// A rule denied a response.
     response_denied: [frontend listener backend server += responses_denied];
-    /// A rule could not edit a head.
+    /// A rule could not edit a head or make its response.
     rewrite_failed: [frontend listener backend server += failed_rewrites];
-    /// The program failed to do what rules or the configuration ask for.
+    /// A request failed with 500, or a panic or a lack of memory ended a stream.
     internal_error: [frontend listener backend += internal_errors];
-    /// A line of the frontend's log was written.
+    /// The line of a stream was written to at least one target of the frontend.
     line_logged: [frontend += lines];
 
     /// A backend got a request.
@@ -126,11 +127,12 @@ events! {
     reuses: [backend server += reuses] [server += sessions];
     /// The connection came from the idle pool of another lane.
     connection_taken_over: [server += takeovers];
-    /// A connection is tried again.
+    /// A stream tries the same server again.
     connection_retried: [backend server += retries];
-    /// A stream changes its server.
+    /// A stream tries another server; counts at the one that it leaves.
     redispatched: [backend server += redispatches];
-    /// A connection to a server failed.
+    /// A stream reached no server: its last attempt failed, its time in a queue ran out, or no server takes
+    /// requests. Also a TLS handshake that failed behind early data.
     connection_error: [backend server += connection_errors];
     /// A TLS handshake with a server failed.
     server_handshake_failed: [backend server += tls_failed];
@@ -138,16 +140,17 @@ events! {
     response_error: [backend server += response_errors];
     /// A server did not respond, or its response broke off.
     server_failed: Failure;
-    /// A client left while data were under way.
+    /// A client left or timed out after its stream had entered a backend.
     client_aborts: [backend server += client_aborts];
-    /// A server left while data were under way.
+    /// A server left or timed out amid its response or a tunnel, or closed a reused connection before it
+    /// responded.
     server_aborts: [backend server += server_aborts];
     /// `observe` counted `error-limit` errors in a row.
     error_limit_reached: [server += health_errors];
 }
 
 impl<'a> Parties<'a> {
-    /// Returns the parties of an event that concerns no proxy yet.
+    /// Returns only the generation; callers add whom the event concerns.
     #[inline]
     pub fn new(generation: &'a Generation) -> Self {
         Self { generation, frontend: None, listener: None, backend: None, server: None, tracks: None }

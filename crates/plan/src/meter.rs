@@ -1,5 +1,5 @@
 //! Growth of counters: events in the last second, the most events in one second, and means of times. A task
-//! of the first lane samples the counters once a second (`run`); counting lanes do nothing for it.
+//! of the first lane samples the counters once a second (`runtime::meter`); counting lanes do nothing for it.
 //!
 //! # Rates
 //! A rate covers the second that ends now, as in HAProxy: the events since the last sample, plus a share of

@@ -1,5 +1,5 @@
 //! Statistics of the whole process: idle time of the lanes, rates and their maxima. Successive generations
-//! share them. `run::meter` updates them every second; reports read them.
+//! share them. `runtime::meter` updates them every second; reports read them.
 
 use crate::counts::{FrontendStats, TlsStats};
 use manylane_sched::Time;

@@ -11,8 +11,7 @@
 use crate::flow::{Direction, Waits};
 use manylane_buf::Chain;
 use manylane_http::Head;
-use manylane_lanes::Memory;
-use manylane_lanes::{Local, tell_console};
+use manylane_lanes::{Local, Memory, tell_console};
 use manylane_plan::Side;
 use manylane_plan::generation::{self, Backend, Frontend, TraceFilter};
 use manylane_sched::Time;

@@ -7,9 +7,7 @@
 
 use crate::client::Client;
 use manylane_io::{Datagram, Datagrams};
-use manylane_lanes::MessageBuffer;
-use manylane_lanes::Parties;
-use manylane_lanes::{Local, datagram_listeners};
+use manylane_lanes::{Local, MessageBuffer, Parties, datagram_listeners};
 use manylane_logs::{Frame, Frames, Message};
 use manylane_net::Bound;
 use manylane_plan::generation::{Frontend, FrontendGateState, LogForward};

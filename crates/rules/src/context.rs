@@ -7,12 +7,10 @@ use manylane_expr::{
     Settings, StickTables, StreamInfo, StreamSetting, TlsInfo, Type, VariableLimits,
 };
 use manylane_http::Head;
-use manylane_lanes::Parties;
 use manylane_lanes::{
-    CapturesOf, LONGEST_ID, Memory, Scopes, StreamText, TableView, digits, table_millis as millis_of,
+    CapturesOf, Greeting, LONGEST_ID, Local, Memory, Parties, Peers, Scopes, StreamText, TableView,
+    current_of, digits, table_millis as millis_of,
 };
-use manylane_lanes::{Greeting, Peers};
-use manylane_lanes::{Local, current_of};
 use manylane_plan::Side;
 use manylane_plan::clock::now;
 use manylane_plan::generation::{
@@ -24,7 +22,7 @@ use std::time::Duration;
 
 /// Inputs of rules that stay the same during a session or request.
 pub struct EvalContext<'a> {
-    /// The lane.
+    /// The lane's state for the generation.
     pub local: &'a Local,
     /// The client's frontend.
     pub frontend: &'a Frontend,

@@ -16,17 +16,14 @@ mod stick;
 mod text;
 mod tracks;
 
-pub use answer::reply;
-pub use answer::{Answer, challenge, see_other, to_server};
+pub use answer::{Answer, challenge, reply, see_other, to_server};
 pub use apply::{
     Verdict, Walk, after_response, any_holds, apply, backend_of, chosen_backend, chosen_server,
     first_persist, takes_streams,
 };
-pub use context::{EvalContext, EvalPhase};
-pub use context::{SettingsOf, proxy_info, tls_info};
+pub use context::{EvalContext, EvalPhase, SettingsOf, proxy_info, tls_info};
 pub use forward::forward;
 pub use key::{key, of_rdp_cookie};
-pub use log::refused;
-pub use log::{Record, logs_step};
+pub use log::{Record, logs_step, refused};
 pub use once::Once;
 pub use stick::Stores;

@@ -4,8 +4,7 @@ use super::{EvalContext, EvalPhase};
 use manylane_balance::Index;
 use manylane_config::tree::LogStep;
 use manylane_expr::{Env, Format, LogInfo, Scratch, Timestamp, Writer};
-use manylane_lanes::{Local, Room};
-use manylane_lanes::{LogLevel, StreamText};
+use manylane_lanes::{Local, LogLevel, Room, StreamText};
 use manylane_logs::{Level, Line};
 use manylane_plan::clock;
 use manylane_plan::connect_timings::{ConnectTimings, NotReached};
@@ -26,10 +25,10 @@ pub struct Record {
     pub handshake: Duration,
     /// Idle time before the request.
     pub idle: Duration,
-    /// Time in queues.
+    /// Time in queues, with delays by rules and earlier attempts.
     pub queued: Option<Duration>,
     pub(crate) connected: Option<Duration>,
-    /// Time until the head of the response was there.
+    /// Time from the connection to the server until the head of the response.
     pub response: Option<Duration>,
     /// Status of the response.
     pub status: Option<u16>,
@@ -47,9 +46,9 @@ pub struct Record {
     pub up: u64,
     /// Bytes to the client.
     pub down: u64,
-    /// Number of the backend, and the server that was reached or tried last.
+    /// Number of the backend in its generation.
     pub backend: Option<usize>,
-    /// See `backend`.
+    /// Index of the server in that backend that was reached or tried last.
     pub server: Option<Index>,
     /// Name that is logged in place of a server, for the program's own pages.
     pub(crate) page: Option<&'static [u8]>,

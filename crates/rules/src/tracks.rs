@@ -29,7 +29,7 @@ impl EvalContext<'_> {
                 hold(key.eval_as(table.spec().key, env, &mut scratch).ok()?)
             }),
         }?;
-        Some(HeldEntry { tables: tables.clone(), table: id, number })
+        Some(HeldEntry::new(tables.clone(), id, number))
     }
 
     /// Returns the client's address if that is the key: an environment for the expression would cost more

@@ -222,7 +222,7 @@ pub fn set_gate(frontend: &Frontend, to: FrontendGateState) -> Result<FrontendGa
         for (_, bound) in own() {
             for socket in bound.sockets.iter() {
                 let listened = socket.listens();
-                match socket.set_backlog(bound.made.options.backlog) {
+                match socket.set_backlog(bound.backlog()) {
                     Err(error) if !listened => {
                         listen.into_iter().for_each(Bound::refuse);
                         return Err(error.to_string());

@@ -1,7 +1,6 @@
 //! Samples all counters once a second: see [`manylane_plan::meter`]. The first lane of a generation does it.
 
-use manylane_lanes::Local;
-use manylane_lanes::table_millis;
+use manylane_lanes::{Local, table_millis};
 use manylane_sched::{Here, Time};
 use std::future::poll_fn;
 use std::pin::Pin;

@@ -12,9 +12,7 @@
 use super::ACCEPTOR_RETRY;
 use super::checks::{encrypted, unless_happens, unless_stopped};
 use manylane_buf::Chain;
-use manylane_lanes::MessageBuffer;
-use manylane_lanes::table_millis;
-use manylane_lanes::{Event, Local};
+use manylane_lanes::{Event, Local, MessageBuffer, table_millis};
 use manylane_net::{Bound, ConnectOptions, Connection, Connector, Incoming};
 use manylane_peers::{
     Fault, MAX_HELLO, Message, MessageError, Resync, SILENCE, Section, Status, hello, read_hello,

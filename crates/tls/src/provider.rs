@@ -159,8 +159,9 @@ impl CommonSettings {
     fn provider(&self, warnings: &mut Vec<Problem>) -> Result<Arc<CryptoProvider>, Problem> {
         let mut provider = aws_lc_rs::default_provider();
         // When a process asks for random bytes for the first time, the library measures jitter for about
-        // 20 ms. Here nobody waits for that; in the first handshake all clients of a lane would. A generator
-        // that fails here fails in each handshake, too, and is reported there.
+        // 20 ms. No lane serves from this thread, so no client waits here; in the first handshake, all
+        // clients of a lane would. A generator that fails here fails in each handshake, too, and is reported
+        // there.
         let _ = provider.secure_random.fill(&mut [0]);
         let (mut new, mut old) = (Vec::new(), Vec::new());
         for suite in provider.cipher_suites.drain(..) {

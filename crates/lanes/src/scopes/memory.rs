@@ -41,11 +41,13 @@ pub struct Texts {
 }
 
 impl Texts {
+    /// Returns the text of a slot, if there is one.
     pub fn get(&self, slot: usize) -> Option<&[u8]> {
         let (start, length) = (*self.slots.get(slot)?)?;
         self.bytes.get(start..start + length)
     }
 
+    /// Replaces the text of a slot.
     pub fn set(&mut self, slot: usize, text: &[u8]) {
         if self.slots.len() <= slot {
             self.slots.resize(slot + 1, None);
@@ -111,7 +113,7 @@ pub enum StreamText {
 /// The captures of a stream for expressions.
 #[derive(Debug)]
 pub struct CapturesOf<'a> {
-    /// Where captures are kept, by direction.
+    /// Sizes and fields of the frontend's capture slots.
     pub slots: &'a Captures,
     /// What was captured.
     pub memory: &'a Memory,

@@ -6,15 +6,13 @@ mod links;
 mod memory;
 mod tracks;
 
-pub(crate) use bandwidth::Limits;
-pub use bandwidth::Shared;
-pub use links::BackLink;
-pub(crate) use links::Links;
-pub use memory::{CapturesOf, LONGEST_ID, LogLevel, Memory, StreamText, digits};
-pub(crate) use tracks::LaneTables;
-pub use tracks::Tracks;
-pub use tracks::millis as table_millis;
-pub use tracks::{Countable, HeldEntry, SessionTracks, TableView, Tracked};
+pub use bandwidth::{Limits, Shared};
+pub use links::{BackLink, Links};
+pub use memory::{CapturesOf, LONGEST_ID, LogLevel, Memory, StreamText, Texts, digits};
+pub use tracks::{
+    Countable, HeldEntry, LaneTables, SessionTracks, TableView, Tracked, TrackedSlots, Tracks,
+    millis as table_millis,
+};
 
 use manylane_expr::Variables;
 use std::cell::RefCell;
@@ -213,7 +211,7 @@ mod tests {
         for (counter, of_session) in [(0, true), (1, false)] {
             let entry = tables.get(TableId(0)).and_then(|table| table.get_or_make(&[7], 0));
             let number = entry.expect("room").into_number();
-            let held = HeldEntry { tables: tables.clone(), table: TableId(0), number };
+            let held = HeldEntry::new(tables.clone(), TableId(0), number);
             tracks.track(of_session, counter, Tracked(held), 0);
         }
         assert_all_set(tracks);

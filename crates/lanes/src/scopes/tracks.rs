@@ -34,14 +34,17 @@ impl LaneTables {
         self.0.is_empty()
     }
 
+    /// Returns all tables.
     pub fn all(&self) -> impl Iterator<Item = &Table> {
         self.0.iter().map(|table| &*table.table)
     }
 
+    /// Returns a table with its configuration.
     pub fn named(&self, id: TableId) -> Option<&StickTable> {
         self.0.get(id.0 as usize)
     }
 
+    /// Returns a table.
     pub fn get(&self, id: TableId) -> Option<&Table> {
         Some(&*self.named(id)?.table)
     }
@@ -50,15 +53,18 @@ impl LaneTables {
 /// Keeps an entry alive.
 #[derive(Debug)]
 pub struct HeldEntry {
-    /// The lane's tables.
-    pub tables: Rc<LaneTables>,
-    /// The entry's table.
-    pub table: TableId,
-    /// Number of the entry in its table.
-    pub number: u32,
+    tables: Rc<LaneTables>,
+    table: TableId,
+    number: u32,
 }
 
 impl HeldEntry {
+    /// Takes over the caller's hold of an entry: its table, and its number there.
+    #[inline]
+    pub fn new(tables: Rc<LaneTables>, table: TableId, number: u32) -> Self {
+        Self { tables, table, number }
+    }
+
     pub(crate) fn entry(&self) -> Option<Entry<'_>> {
         Some(self.tables.get(self.table)?.held(self.number))
     }
@@ -77,7 +83,7 @@ impl Drop for HeldEntry {
 pub struct Tracked(pub HeldEntry);
 
 impl Tracked {
-    /// Returns the entry, unless its table is gone.
+    /// Returns the entry; `None` if the lane has no table with this id.
     pub fn entry(&self) -> Option<Entry<'_>> {
         self.0.entry()
     }

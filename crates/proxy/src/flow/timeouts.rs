@@ -10,8 +10,7 @@
 
 use manylane_buf::Chain;
 use manylane_io::READ_AT_ONCE;
-use manylane_lanes::Memory;
-use manylane_lanes::{ServerPermit, Timer};
+use manylane_lanes::{Memory, ServerPermit, Timer};
 use manylane_net::{Connection, TransferError};
 use manylane_plan::Cause;
 use manylane_plan::Side;

@@ -15,11 +15,9 @@ use manylane_config::tree::LogStep;
 use manylane_expr::Variables;
 use manylane_h1::{Body, Connection as Said, Request};
 use manylane_http::{EditError, Known, Method, Version};
-use manylane_lanes::Parties;
-use manylane_lanes::caught;
-use manylane_lanes::{Countable, SessionTracks};
-use manylane_lanes::{CountedConn, judge_glitches};
-use manylane_lanes::{IdleClient, Local, SESSION, Timer};
+use manylane_lanes::{
+    Countable, CountedConn, IdleClient, Local, Parties, SESSION, SessionTracks, Timer, caught, judge_glitches,
+};
 use manylane_mux::h2;
 use manylane_plan::Side;
 use manylane_plan::generation::{Frontend, LoggedErrors};

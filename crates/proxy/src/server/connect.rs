@@ -8,9 +8,9 @@ use manylane_balance::{ConnSlot, Index};
 use manylane_buf::Chain;
 use manylane_expr::LinkError;
 use manylane_io::{SocketAddrAny, SocketId, socket};
-use manylane_lanes::Parties;
-use manylane_lanes::{BackLink, Memory};
-use manylane_lanes::{Idle, Local, NoPermit, Observation, ServerPermit, Timer, Wanted, observe, say};
+use manylane_lanes::{
+    BackLink, Idle, Local, Memory, NoPermit, Observation, Parties, ServerPermit, Timer, Wanted, observe, say,
+};
 use manylane_logs::Level;
 use manylane_mux::h2;
 use manylane_net::{ConnPurpose, Connection, Endpoint, Step, TlsStream, TransferError};

@@ -4,8 +4,7 @@
 use super::Greets;
 use crate::client::Client;
 use manylane_expr::LinkError;
-use manylane_lanes::Greeting;
-use manylane_lanes::Local;
+use manylane_lanes::{Greeting, Local};
 use manylane_net::netscaler;
 use manylane_net::proxy_protocol::{EndpointPair, HeaderError, Parsed, beginning, kind, parse};
 use manylane_plan::generation::{Frontend, Listener};

@@ -19,9 +19,7 @@ use manylane_config::tree::Mode;
 use manylane_expr::{Condition, Data, Direction, Needs, Type, VariableId, cast};
 use manylane_h1::{Body, BodyReader, From, Progress, Request, RequestParser, restrict_names};
 use manylane_http::{Head, Kind, Known};
-use manylane_lanes::Local;
-use manylane_lanes::Peers;
-use manylane_lanes::Scopes;
+use manylane_lanes::{Local, Peers, Scopes};
 use manylane_plan::clock::now;
 use manylane_plan::generation::{
     Action, Backend, Frontend, Generation, Http, Listener, Rule, Rules, Setting,
