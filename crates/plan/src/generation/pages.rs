@@ -89,10 +89,10 @@ pub trait Parts: Send {
 }
 
 /// Longest work of the reporter between two pauses, and so the longest wait of a lane on the same processor.
-const SLICE: Duration = Duration::from_micros(250);
+const SLICE: Duration = Duration::from_micros(100);
 
-/// Length of a pause. It equals a slice, so that the reporter takes at most half a processor.
-const PAUSE: Duration = Duration::from_micros(250);
+/// Length of a pause: three slices, so that the reporter takes at most a quarter of a processor.
+const PAUSE: Duration = Duration::from_micros(300);
 
 /// Time after which the reporter turns to the next page, so that many pages progress together and a small one
 /// waits for one turn of each large one. A turn ends earlier if the client does not read.
