@@ -436,6 +436,37 @@ pub struct Env<'a> {
 }
 
 impl<'a> Env<'a> {
+    /// Returns the input of an evaluation that no stream asks for, in the direction of requests: no messages,
+    /// tables, settings or variables, and nothing more to wait for.
+    pub fn without_stream(
+        now: fn() -> Timestamp,
+        zone: &'a Zone,
+        (client, server, stream): (&'a ClientInfo<'a>, &'a ServerInfo<'a>, &'a StreamInfo<'a>),
+        reader: &'a Reader,
+        host: &'a dyn Host,
+    ) -> Self {
+        Self {
+            now,
+            zone,
+            direction: Direction::Request,
+            is_final: true,
+            request: None,
+            response: None,
+            request_data: Data::default(),
+            response_data: Data::default(),
+            client,
+            server,
+            links: None,
+            settings: None,
+            stream,
+            log: None,
+            tables: None,
+            variables: Scopes::default(),
+            reader,
+            host,
+        }
+    }
+
     /// Data of one direction.
     pub fn data(&self, direction: Direction) -> Data<'a> {
         match direction {

@@ -3,9 +3,7 @@
 use super::local::Local;
 use manylane_balance::{Input, Key};
 use manylane_buf::Chain;
-use manylane_expr::{
-    ClientInfo, Data, Direction, Env, Expression, ServerInfo, StreamInfo, Type, VariableLimits,
-};
+use manylane_expr::{ClientInfo, Data, Env, Expression, ServerInfo, StreamInfo, Type, VariableLimits};
 use manylane_logs::{Line, Message};
 use manylane_plan::clock::now;
 use manylane_plan::generation::Backend;
@@ -43,28 +41,13 @@ impl Local {
         let (client, server, stream) = (ClientInfo::default(), ServerInfo::default(), StreamInfo::default());
         let reader = self.reader();
         let env = Env {
-            now,
-            zone: &generation.zone,
-            direction: Direction::Request,
-            is_final: true,
-            request: None,
-            response: None,
             request_data: data,
-            response_data: Data::default(),
-            client: &client,
-            server: &server,
-            links: None,
-            settings: None,
-            stream: &stream,
-            log: None,
-            tables: None,
             variables: manylane_expr::Scopes {
                 process: Some(&generation.expressions.process),
                 limits: VariableLimits { lanes: self.lanes(), ..generation.process.variable_limits },
                 ..manylane_expr::Scopes::default()
             },
-            reader: &reader,
-            host: self,
+            ..Env::without_stream(now, &generation.zone, (&client, &server, &stream), &reader, self)
         };
         // The lane's memory for expressions may be in use for the format that makes this line.
         let mut memory = self.log_memory.borrow_mut();

@@ -84,20 +84,10 @@ impl<'a> CheckWords<'a> {
         let log = LogInfo { request_date: now(), process_id: local.pid, ..LogInfo::default() };
         let reader = local.reader();
         let env = Env {
-            now,
-            zone: &generation.zone,
             direction: Direction::Response,
-            is_final: true,
-            tables: None,
-            request: None,
             response: input.head,
-            request_data: Data::default(),
             response_data: answer,
-            client: &client,
-            server: &server,
-            links: None,
             settings: Some(&SettingsOf::of_check(backend)),
-            stream: &stream,
             log: Some(&log),
             variables: manylane_expr::Scopes {
                 process: Some(&generation.expressions.process),
@@ -106,8 +96,7 @@ impl<'a> CheckWords<'a> {
                 limits: VariableLimits { lanes: local.lanes(), ..generation.process.variable_limits },
                 ..manylane_expr::Scopes::default()
             },
-            reader: &reader,
-            host: local,
+            ..Env::without_stream(now, &generation.zone, (&client, &server, &stream), &reader, local)
         };
         let mut memory = local.memory.borrow_mut();
         work(&env, &mut memory.scratch())

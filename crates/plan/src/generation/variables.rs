@@ -6,9 +6,9 @@ use super::{Expressions, Generation};
 use manylane_config::lex::Word;
 use manylane_config::tree::Statement;
 use manylane_expr::{
-    ClientInfo, Compiler, Data, Direction, Env, EvalPoints, Expression, Format, Host, Lane, Names, Number,
-    ProcessVariables, ProxyId, ProxySide, References, Scope, Scopes, ServerId, ServerInfo, StreamInfo, Use,
-    UserlistId, Value, VariableId, VariableNames, Zone,
+    ClientInfo, Compiler, Env, EvalPoints, Expression, Format, Host, Lane, Names, Number, ProcessVariables,
+    ProxyId, ProxySide, References, Scope, Scopes, ServerId, ServerInfo, StreamInfo, Use, UserlistId, Value,
+    VariableId, VariableNames, Zone,
 };
 use manylane_sync::{LockClass, Mutex, Reader};
 use std::ffi::{OsStr, OsString};
@@ -81,24 +81,8 @@ pub(super) fn set(made: &[(VariableId, ValueSource)], variables: &ProcessVariabl
 fn set_with(made: &[(VariableId, ValueSource)], variables: &ProcessVariables, zone: &Zone, reader: &Reader) {
     let (client, server, stream) = (ClientInfo::default(), ServerInfo::default(), StreamInfo::default());
     let env = Env {
-        now: crate::clock::now,
-        zone,
-        direction: Direction::Request,
-        is_final: true,
-        tables: None,
-        request: None,
-        response: None,
-        request_data: Data::default(),
-        response_data: Data::default(),
-        client: &client,
-        server: &server,
-        links: None,
-        settings: None,
-        stream: &stream,
-        log: None,
         variables: Scopes { process: Some(variables), ..Scopes::default() },
-        reader,
-        host: &NoHost,
+        ..Env::without_stream(crate::clock::now, zone, (&client, &server, &stream), reader, &NoHost)
     };
     let mut lane = Lane::new();
     for (id, made) in made {
